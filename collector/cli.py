@@ -801,7 +801,7 @@ def diagnose(
     """Find the part of the traffic that explains a drop in scores.
 
     Compares every value of the evaluations' attributes, and every two together, with the rest of the traffic before and
-    after. Names the parts that fell more than the rest beyond chance, how much of the drop each explains, and
+    after. Names the parts that surely fell, and more than the rest, how much of the drop each explains, and
     evaluations to read; or says that there are none.
     """
     from collector.commands.diagnose.diagnose import DiagnoseOptions, diagnose as explain

@@ -96,6 +96,29 @@ async def test_the_part_that_fell_is_named_with_the_worst_to_read(tmp_path: Path
     assert [by_id[each].score for each in part["read"]] == sorted(each.score or 0.0 for each in members)[:3]
 
 
+async def test_of_two_parts_both_shares_are_of_all_the_traffic(tmp_path: Path) -> None:
+    """The second one's were of the traffic without the first."""
+    config = configured(tmp_path)
+    tiers, falls = ("gold", "free", "team", "free", "test"), {"gold": 0.5, "free": 0.3}
+    evaluations = [
+        replace(
+            each, score=0.85 + number % 2 / 10 - fall, attributes={"tier": tier}, sampling=Sampling(probability=1.0)
+        )
+        for number, each in enumerate(incident("none"))
+        for tier in [tiers[number % 5]]
+        for fall in [falls.get(tier, 0.0) * (each.ended_at >= BEGAN)]
+    ]
+    await stored(config, evaluations)
+    lines: list[str] = []
+    assert await diagnose(config, options(), lines.append, as_json=False) == 0
+    rest = "    if it had changed like the rest, which is in no named part, the mean would be"
+    explained = [line for line in lines if line.startswith(rest)]
+    assert explained == [
+        f"{rest} 0.100 higher now, 45% of the change; 20.0% of the traffic, 20.0% before",
+        f"{rest} 0.120 higher now, 55% of the change; 40.0% of the traffic, 40.0% before",
+    ]
+
+
 async def test_what_was_rejudged_is_read_at_its_own_time(tmp_path: Path) -> None:
     """All scores of the version before are of the minute in which the past was sent; those of now are of each hour."""
     config = configured(tmp_path)

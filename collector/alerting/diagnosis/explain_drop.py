@@ -1,9 +1,10 @@
-"""Finds the slices that explain a drop: those that fell more than the rest of the traffic, beyond chance.
+"""Finds the slices that explain a drop: those that surely fell, and more than the rest of the traffic, beyond chance.
 
 A slice is a value of an attribute, or a pair of values. The difference between its change and the change of the rest is
 compared with its error. The error rate is divided over all tested slices (Bonferroni), half of it for single values,
 half for pairs, and over the steps. The surest slice is taken out, and the rest is tested again, so that a slice is not
-named only because it overlaps with another. A pair is named only if it fell more than each of its values did without
+named only because it overlaps with another. A slice that did not fall is never named, although it looks bad beside
+others that recovered from an earlier incident. A pair is named only if it fell more than each of its values did without
 it; otherwise the value is named. So a new value is named with another if neither fell without the other. Within a named
 pair, a third value is looked for in the same way, with its own small error rate.
 
@@ -14,7 +15,7 @@ together are one candidate.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import NormalDist
 
@@ -26,6 +27,8 @@ from collector.alerting.diagnosis.slices import (
     Slice,
     SliceSums,
     labels_to_compare,
+    members,
+    sum_of,
     sum_slices,
 )
 from collector.statistics.bias import as_normal
@@ -48,6 +51,8 @@ MOST_OF_IT, LITTLE_OF_IT = 0.9, 0.1
 before."""
 _HYSTERESIS = 0.15
 """A value that has been named is named until its shares are beyond those limits by this much."""
+_SURE = 3.0
+"""A slice has surely fallen if its mean is this many standard errors worse than before."""
 _EARLIER_ERRORS = 2.0
 """An older value explains the fall only if its scores were this many standard errors below the others before."""
 
@@ -72,23 +77,29 @@ class WholeMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceDrop:
-    """A slice that fell more than the rest.
+    """A slice that fell, and more than the rest: the traffic that is in no named slice.
 
-    `mean_before` is None if the slice had too few scores before; then it is compared with all scores before.
-    `explained` is the part of the mean's change that would be missing if the slice had changed like the rest (below 0
-    where scores fell); `z` is the difference in standard errors, `fell` the slice's own fall in those.
+    All figures leave out the slices `without`, which were named before and overlap with this one; shares are of all
+    traffic. `mean_before` is None if the slice had too few scores before; then `change` is that from all scores before.
+    `explained` is the part of the whole mean's change that would be missing if the slice had changed like the rest
+    (below 0 where scores fell).
     """
 
     slice: Slice
+    without: tuple[Slice, ...]
     mean_before: float | None
     mean: float
     error: float
+    change: float
     share_before: float
     share: float
     conversations: int
-    explained: float
-    z: float
-    fell: float
+    explained: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """The slice as `region=eu and language=de, without model=m-1`."""
+        return in_words(self.slice) + "".join(f", without {in_words(each)}" for each in self.without)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,49 +148,82 @@ class DropExplanation:
 def explain_drop(
     before: Items, after: Items, *, lower_is_better: bool = False, error_rate: float = ERROR_RATE, moved: Slice = ()
 ) -> DropExplanation:
-    """Find the slices that from `before` to `after` got worse by more than the rest. `moved` are the values that were
-    named as having taken over when it was looked for last.
+    """Find the slices that from `before` to `after` got worse, and by more than the rest. `moved` are the values that
+    were named as having taken over when it was looked for last.
     """
     labels, sign = labels_to_compare(after), -1.0 if lower_is_better else 1.0
     named: list[SliceDrop] = []
     left_out: list[Slice] = []
-    whole_before = whole_after = SliceSums()
+    rest, wholes = (before, after), (sum_of(before), sum_of(after))
     values = pairs = 0
     for step, share in enumerate(_STEPS):
-        comparison = _Comparison(sum_slices(before, labels, left_out), sum_slices(after, labels, left_out), sign)
+        comparison = _Comparison(sum_slices(rest[0], labels), sum_slices(rest[1], labels), sign)
         if step == 0:
-            whole_before, whole_after = comparison.before[EVERYTHING], comparison.after[EVERYTHING]
             values, pairs = comparison.count(1), comparison.count(2)
-        drop = comparison.surest(error_rate * share, values, pairs)
-        if drop is None:
+        surest = comparison.surest(error_rate * share, values, pairs)
+        if surest is None:
             break
-        named.append(_narrow(drop, comparison, before, after))
+        part = _narrow(surest, rest, sign)
+        overlapping = tuple(each for each in left_out if members(after, (*part, *each)))
+        own = sum_of(members(rest[0], part)), sum_of(members(rest[1], part))
+        named.append(_drop_of(part, overlapping, comparison.compared(part)[0], own, wholes))
         # with a new value, all of the others' traffic: what is left has the same mix before and after
-        left_out.append(comparison.known(named[-1].slice) or named[-1].slice)
+        left_out.append(comparison.known(part) or part)
+        rest = members(before, EVERYTHING, left_out), members(after, EVERYTHING, left_out)
     return DropExplanation(
-        before=whole_before,
-        after=whole_after,
-        drops=tuple(named),
+        before=wholes[0],
+        after=wholes[1],
+        drops=_explained(named, after, rest),
         values=values,
         pairs=pairs,
         attributes=tuple(sorted({name for name, _ in labels})),
-        move=whole_move(before, after, (whole_before, whole_after), sign=sign, error_rate=error_rate, moved=moved),
+        move=whole_move(before, after, wholes, sign=sign, error_rate=error_rate, moved=moved),
     )
 
 
-def _narrow(drop: SliceDrop, comparison: "_Comparison", before: Items, after: Items) -> SliceDrop:
-    """A drop of a pair with the third value that explains it, if there is one."""
-    if len(drop.slice) < 2:
-        return drop
-    inside = [[item for item in items if item.labels.issuperset(drop.slice)] for items in (before, after)]
-    labels = [label for label in labels_to_compare(inside[1]) if label not in drop.slice]
-    within = _Comparison(sum_slices(inside[0], labels), sum_slices(inside[1], labels), comparison.sign)
-    third = within.surest_value(_THIRD)
-    if third is None:
-        return drop
-    narrow = tuple(sorted((*drop.slice, third)))
-    parts = [[item for item in items if item.labels.issuperset(narrow)] for items in inside]
-    return comparison.drop_of(narrow, *(sum_slices(items, ())[EVERYTHING] for items in parts), z=drop.z)
+def _narrow(part: Slice, windows: tuple[Items, Items], sign: float) -> Slice:
+    """A pair with the third value that explains its fall, if there is one."""
+    if len(part) < 2:
+        return part
+    before, after = (members(items, part) for items in windows)
+    labels = [label for label in labels_to_compare(after) if label not in part]
+    third = _Comparison(sum_slices(before, labels), sum_slices(after, labels), sign).surest_value(_THIRD)
+    return part if third is None else tuple(sorted((*part, third)))
+
+
+def _drop_of(
+    part: Slice,
+    without: tuple[Slice, ...],
+    compared: SliceSums,
+    own: tuple[SliceSums, SliceSums],
+    wholes: tuple[SliceSums, SliceSums],
+) -> SliceDrop:
+    """A named slice with its `own` sums before and after; `compared` are those before that it is compared with."""
+    mean_before = own[0].mean if _is_large(own[0]) else None
+    return SliceDrop(
+        slice=part,
+        without=without,
+        mean_before=mean_before,
+        mean=own[1].mean,
+        error=own[1].error,
+        change=own[1].mean - (compared.mean if mean_before is None else mean_before),
+        share_before=own[0].sums.w / max(wholes[0].sums.w, 1e-12),
+        share=own[1].sums.w / wholes[1].sums.w,
+        conversations=own[1].conversations,
+    )
+
+
+def _explained(named: Sequence[SliceDrop], after: Items, rest: tuple[Items, Items]) -> tuple[SliceDrop, ...]:
+    """The drops with what each explains, beside the `rest` that no slice has been named of."""
+    rest_before, rest_after = sum_of(rest[0]), sum_of(rest[1])
+    if not _is_large(rest_after):  # all of it shares a value with a new one, and has been left out
+        rest_after = sum_of(members(after, EVERYTHING, [drop.slice for drop in named]))
+    change = rest_after.mean - rest_before.mean
+    return tuple(replace(drop, explained=drop.share * (drop.change - change)) for drop in named)
+
+
+def _is_large(sums: SliceSums) -> bool:
+    return sums.conversations >= FEWEST_CONVERSATIONS and sums.effective >= FEWEST_CONVERSATIONS / 2
 
 
 class _Comparison:
@@ -192,7 +236,7 @@ class _Comparison:
         self._candidates = [
             each
             for each, sums in after.items()
-            if each and self._is_large(sums) and self._is_large(after[EVERYTHING].without(sums))
+            if each and _is_large(sums) and _is_large(after[EVERYTHING].without(sums))
         ]
         whole = (before[EVERYTHING], after[EVERYTHING])
         self._spread = max(_LEAST_VARIANCE, *(sums.variance * sums.effective for sums in whole))
@@ -201,35 +245,34 @@ class _Comparison:
         """The single value that fell most surely; None if none fell beyond chance."""
         values = {candidate: self._z(candidate, EVERYTHING) for candidate in self._candidates if len(candidate) == 1}
         surest = max(values, key=values.__getitem__, default=None)
-        return surest[0] if surest and values[surest] > _limit(error_rate, len(values)) else None
-
-    @staticmethod
-    def _is_large(sums: SliceSums) -> bool:
-        return sums.conversations >= FEWEST_CONVERSATIONS and sums.effective >= FEWEST_CONVERSATIONS / 2
+        is_sure = surest is not None and values[surest] > _limit(error_rate, len(values)) and self._fell(surest)
+        return surest[0] if surest and is_sure else None
 
     def count(self, size: int) -> int:
         return sum(len(candidate) == size for candidate in self._candidates)
 
-    def surest(self, error_rate: float, values: int, pairs: int) -> SliceDrop | None:
+    def surest(self, error_rate: float, values: int, pairs: int) -> Slice | None:
         """The slice that fell most surely; None if none fell beyond chance."""
         limits = {1: _limit(error_rate * _ALONE, values), 2: _limit(error_rate * (1.0 - _ALONE), pairs)}
         sure = {
             part: z
             for part in self._candidates
             if (z := self._z(part, EVERYTHING)) > limits[len(part)]
+            and self._fell(part)
             and (len(part) == 1 or all(self._z(part, (label,)) > limits[2] for label in part))
         }
-        if not sure:
-            return None
         # a pair that fell more than its values did without it explains the fall of the values
-        named = max(sure, key=lambda each: (len(each), sure[each]))
-        return self.drop_of(named, self.before.get(named, SliceSums()), self.after[named], z=sure[named])
+        return max(sure, key=lambda each: (len(each), sure[each]), default=None)
+
+    def _fell(self, part: Slice) -> bool:
+        before, after = self.compared(part)[0], self.after[part]
+        return self.sign * (before.mean - after.mean) > _SURE * _error(before, after)
 
     def _z(self, part: Slice, whole: Slice) -> float:
         """By how many standard errors a part of a slice changed for the worse, beyond the rest of it."""
         after, rest_after = self.after[part], self.after[whole].without(self.after[part])
-        before, rest_before = self._before(part, whole)
-        if not (self._is_large(rest_after) and self._is_large(rest_before)):
+        before, rest_before = self.compared(part, whole)
+        if not (_is_large(rest_after) and _is_large(rest_before)):
             return 0.0
         difference = (after.mean - before.mean) - (rest_after.mean - rest_before.mean)
         sums = (after, before, rest_after, rest_before)
@@ -239,9 +282,9 @@ class _Comparison:
 
     def known(self, part: Slice) -> Slice:
         """The values of a slice that are not new."""
-        return tuple(label for label in part if self._is_large(self.before.get((label,), SliceSums())))
+        return tuple(label for label in part if _is_large(self.before.get((label,), SliceSums())))
 
-    def _before(self, part: Slice, whole: Slice) -> tuple[SliceSums, SliceSums]:
+    def compared(self, part: Slice, whole: Slice = EVERYTHING) -> tuple[SliceSums, SliceSums]:
         """The part and the rest before; if the part is new, everything before for both.
 
         A value that is new says nothing of before, so a part with other values is compared by these alone.
@@ -250,31 +293,9 @@ class _Comparison:
             part, whole = known, tuple(label for label in whole if label in known)
         of_whole = self.before.get(whole, SliceSums())
         of_part = self.before.get(part, SliceSums())
-        if part != whole and self._is_large(of_part):
+        if part != whole and _is_large(of_part):
             return of_part, of_whole.without(of_part)
         return of_whole, of_whole
-
-    def drop_of(self, of: Slice, own_before: SliceSums, after: SliceSums, *, z: float) -> SliceDrop:
-        """The part of the change that a slice with these sums explains."""
-        whole_before, whole_after = self.before[EVERYTHING], self.after[EVERYTHING]
-        is_known = self._is_large(own_before)
-        before, rest_before = (
-            (own_before, whole_before.without(own_before)) if is_known else self._before(of, EVERYTHING)
-        )
-        rest_after = whole_after.without(after)
-        share = after.sums.w / whole_after.sums.w
-        return SliceDrop(
-            slice=of,
-            mean_before=before.mean if is_known else None,
-            mean=after.mean,
-            error=after.error,
-            share_before=own_before.sums.w / max(whole_before.sums.w, 1e-12),
-            share=share,
-            conversations=after.conversations,
-            explained=share * ((after.mean - before.mean) - (rest_after.mean - rest_before.mean)),
-            z=z,
-            fell=self.sign * (before.mean - after.mean) / _error(before, after),
-        )
 
 
 def _limit(error_rate: float, slices: int) -> float:

@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from collector.alerting.diagnosis.explain_drop import ERROR_RATE, DropExplanation, WholeMove, explain_drop, in_words
-from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem, Slice
+from collector.alerting.diagnosis.explain_drop import ERROR_RATE, DropExplanation, WholeMove, explain_drop
+from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem, Slice, members
 from collector.page.sources import Cause
 from collector.statistics.bias import labels_of
 from collector.wording import minute_in_utc
@@ -104,12 +104,12 @@ def explanation_of(
     first = () if move is None else (_moved(explained, move, after, since, lower_is_better),)
     named = tuple(
         Cause(
-            part=in_words(drop.slice),
+            part=drop.text,
             share=max(0.0, min(1.0, drop.explained / change)),
             traffic=drop.share,
             before=drop.mean_before,
             mean=drop.mean,
-            read=worst_of(after, drop.slice, lower_is_better=lower_is_better),
+            read=worst_of(members(after, drop.slice, drop.without), lower_is_better=lower_is_better),
         )
         for drop in explained.drops
         if move is None or not set(drop.slice).issubset(move.values)
@@ -126,17 +126,16 @@ def _moved(
         traffic=1.0,
         before=explained.before.mean,
         mean=explained.after.mean,
-        read=worst_of(after, move.values[:1], lower_is_better=lower_is_better),
+        read=worst_of(members(after, move.values[:1]), lower_is_better=lower_is_better),
         first_seen=move.first_seen,
         with_fall=abs(move.first_seen - since) <= _AT_ONCE,
     )
 
 
-def worst_of(items: Collection[ScoredItem], part: Slice, *, lower_is_better: bool) -> tuple[str, ...]:
-    """The worst evaluations of a slice, of different conversations; of equal ones the newest, which the page lists."""
-    members = [scored for scored in items if scored.labels.issuperset(part)]
+def worst_of(items: Collection[ScoredItem], *, lower_is_better: bool) -> tuple[str, ...]:
+    """The worst evaluations, of different conversations; of equal ones the newest, which the page lists."""
     worst: dict[str, str] = {}
-    for scored in sorted(members, key=lambda item: (-item.score if lower_is_better else item.score, -item.time)):
+    for scored in sorted(items, key=lambda item: (-item.score if lower_is_better else item.score, -item.time)):
         if len(worst) < _TO_READ:
             worst.setdefault(scored.conversation, scored.evaluation_id)
     return tuple(worst.values())

@@ -92,17 +92,25 @@ def labels_to_compare(items: Iterable[ScoredItem]) -> tuple[Label, ...]:
     return tuple(sorted(chosen))
 
 
-def sum_slices(
-    items: Iterable[ScoredItem], labels: Sequence[Label], left_out: Sequence[Slice] = ()
-) -> Mapping[Slice, SliceSums]:
-    """The sums of all scores, of each label and of each pair, without the scores of slices that are left out."""
+def members(items: Iterable[ScoredItem], part: Slice, without: Sequence[Slice] = ()) -> list[ScoredItem]:
+    """The scores of a slice, without those of other slices."""
+    own = [item for item in items if item.labels.issuperset(part)]
+    return [item for item in own if not any(item.labels.issuperset(each) for each in without)]
+
+
+def sum_of(items: Iterable[ScoredItem]) -> SliceSums:
+    """The sums of all scores."""
+    return sum_slices(items, ())[EVERYTHING]
+
+
+def sum_slices(items: Iterable[ScoredItem], labels: Sequence[Label]) -> Mapping[Slice, SliceSums]:
+    """The sums of all scores, of each label and of each pair."""
     adder = _Adder(frozenset(labels))
     conversations: dict[str, dict[frozenset[Label], list[float]]] = {}
     for item in items:
-        if not any(item.labels.issuperset(each) for each in left_out):
-            sums = conversations.setdefault(item.conversation, {}).setdefault(item.labels, [0.0, 0.0])
-            sums[0] += item.weight
-            sums[1] += item.weight * item.score
+        sums = conversations.setdefault(item.conversation, {}).setdefault(item.labels, [0.0, 0.0])
+        sums[0] += item.weight
+        sums[1] += item.weight * item.score
     for by_labels in conversations.values():
         adder.add(by_labels)
     return adder.sums()

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from collector.alerting.diagnosis.explain_drop import ERROR_RATE, DropExplanation, SliceDrop, explain_drop, in_words
+from collector.alerting.diagnosis.explain_drop import ERROR_RATE, DropExplanation, SliceDrop, explain_drop
 from collector.alerting.diagnosis.recent_scores import Period, scored_item, scores_between, worst_of
-from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS
+from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, members
 from collector.alerting.watch.stage import WatchFold, WatchStage
 from collector.config.command_options import require_known
 from collector.config.configured import Config
@@ -149,9 +149,9 @@ def _diagnose(
     rate = ERROR_RATE / len(_names(config, options))
     explanation = explain_drop(before, after, lower_is_better=lower, error_rate=rate)
     better_by = explanation.change * (-1.0 if lower else 1.0)
-    if better_by > 0.0:  # a part may lag behind the rest without a fall of its own
-        explanation = replace(explanation, drops=tuple(drop for drop in explanation.drops if drop.fell > _SURE))
-    to_read = tuple(worst_of(after, drop.slice, lower_is_better=lower) for drop in explanation.drops)
+    to_read = tuple(
+        worst_of(members(after, drop.slice, drop.without), lower_is_better=lower) for drop in explanation.drops
+    )
     return Diagnosis(
         evaluator=name, explanation=explanation, to_read=to_read, other_versions=len(of_name) - len(own),
         better_by=better_by, incidents=incidents,
@@ -177,7 +177,8 @@ def _one(made: Diagnosis) -> dict[str, Any]:
         "looked_at": {"values": explanation.values, "pairs": explanation.pairs},
         "slices": [
             {
-                "slice": dict(drop.slice), "before": drop.mean_before, "after": drop.mean, "error": drop.error,
+                "slice": dict(drop.slice), "without": [dict(each) for each in drop.without],
+                "before": drop.mean_before, "after": drop.mean, "error": drop.error,
                 "share_before": drop.share_before, "share": drop.share, "explains": abs(drop.explained),
                 "read": to_read,
             }
@@ -228,7 +229,7 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
         yield f"  no part fell more than the rest: {f'the change is of all traffic{judge}' if is_real else chance}"
         yield f"  {explanation.none_named}"
     for drop, to_read in zip(explanation.drops, made.to_read, strict=True):
-        yield f"  {in_words(drop.slice)}: {_level(drop)}"
+        yield f"  {drop.text}: {_level(drop)}"
         yield f"    {_explained(drop, explanation)}; {drop.share:.1%} of the traffic, {drop.share_before:.1%} before"
         yield f"    read: {', '.join(to_read)}"
 
@@ -241,7 +242,8 @@ def _level(drop: SliceDrop) -> str:
 
 def _explained(drop: SliceDrop, explanation: DropExplanation) -> str:
     side = "higher" if drop.explained < 0.0 else "lower"
-    part = f"if it had changed like the rest, the mean would be {abs(drop.explained):.3f} {side} now"
+    rest = "the rest, which is in no named part" if len(explanation.drops) > 1 else "the rest"
+    part = f"if it had changed like {rest}, the mean would be {abs(drop.explained):.3f} {side} now"
     share = drop.explained / explanation.change if abs(explanation.change) > 2 * explanation.error else 0.0
     if share <= 0.0:
         return part

@@ -269,8 +269,8 @@ def test_of_equally_bad_evaluations_the_newest_are_to_be_read() -> None:
         ScoredItem(str(n), str(n // 2), float(n % 3 == 0), 1.0, frozenset({("model", "m-2")}), float(n))
         for n in range(90)
     ]
-    assert worst_of(items, (("model", "m-2"),), lower_is_better=False) == ("89", "86", "85")
-    assert worst_of(items, (("model", "m-2"),), lower_is_better=True) == ("87", "84", "81")
+    assert worst_of(items, lower_is_better=False) == ("89", "86", "85")
+    assert worst_of(items, lower_is_better=True) == ("87", "84", "81")
 
 
 def test_the_rules_ask_prometheus_for_it() -> None:
