@@ -1,11 +1,12 @@
 """Whether an answer with a status of success is an acceptance: it may be a login page, or say no in its body."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
+from collector.dialects.decode import as_dict
 from collector.export.exporter import ExportUnavailable
 from evaluators.wire.http_client import HttpResponse
-from evaluators.wire.outside_json import read_outside
+from evaluators.wire.outside_json import outside_or_none
 
 _OTLP = frozenset({"application/x-protobuf", "application/json"})
 _PARTLY = 207
@@ -71,10 +72,7 @@ def no_acceptance(answer: HttpResponse) -> str | None:
         return f"status {answer.status_code}, but its text says that it failed"
     if start[:1] != b"{" or answer.status_code == _PARTLY:
         return None
-    try:
-        document = cast("dict[str, Any]", read_outside(answer.content))
-    except ValueError:
-        return None
+    document = as_dict(outside_or_none(answer.content))
     field = next((name for name, says_no in _SAYS_NO.items() if says_no(document.get(name))), None)
     return None if field is None else f"status {answer.status_code}, but the answer's `{field}` says that it failed"
 

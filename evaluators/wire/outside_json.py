@@ -46,6 +46,14 @@ def read_outside(content: bytes) -> Json:
         return parse_json(content)
 
 
+def outside_or_none(content: bytes) -> Json:
+    """The same; None if it is no JSON, or exceeds a limit."""
+    try:
+        return read_outside(content)
+    except ValueError:
+        return None
+
+
 def may_be_unbounded(content: bytes) -> bool:
     """A quick test whether an answer may exceed the limits; a short answer cannot."""
     return len(content) > 2 * MOST_CONTAINERS and _opened(content) > MOST_CONTAINERS  # of two bytes at least each

@@ -12,7 +12,7 @@ import orjson
 
 from collector.commands.fetch.api_reader import ApiReader, Document
 from collector.commands.fetch.source import Source, Wanted, halves, object_at, objects, stretches
-from evaluators.wire.outside_json import UnboundedJson, read_outside
+from evaluators.wire.outside_json import UnboundedJson, outside_or_none, read_outside
 
 _MOST = 200
 """Traces that one search may find before its stretch is cut in two. Each is whole in the answer."""
@@ -82,11 +82,7 @@ def trace_ids(resources: Sequence[Document]) -> set[str]:
 
 def says_none(answer: bytes) -> bool:
     """Whether a 404 means that Jaeger found nothing, and not that its API is elsewhere."""
-    try:
-        document = read_outside(answer)
-    except ValueError:
-        return False
-    return "message" in object_at(document, "error")
+    return "message" in object_at(outside_or_none(answer), "error")
 
 
 def _rfc3339(moment: datetime) -> str:

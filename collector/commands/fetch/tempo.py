@@ -12,7 +12,7 @@ import orjson
 
 from collector.commands.fetch.api_reader import ApiReader, Document
 from collector.commands.fetch.source import Source, Wanted, halves, object_at, objects, stretches
-from evaluators.wire.outside_json import read_outside
+from evaluators.wire.outside_json import outside_or_none
 
 _MOST = 500
 """Traces that one search may find before its stretch is cut in two."""
@@ -68,9 +68,7 @@ def otlp_request(answer: bytes) -> bytes:
     """A trace as an OTLP request: as it is in protobuf; in JSON, where Tempo and proxies have two envelopes."""
     if answer.lstrip()[:1] != b"{":
         return answer
-    try:
-        document = read_outside(answer)
-    except ValueError:  # protobuf that begins with a line feed and a length of 123
+    if (document := outside_or_none(answer)) is None:  # protobuf that begins with a line feed and a length of 123
         return answer
     trace = object_at(document, "trace") or document
     return orjson.dumps({"resourceSpans": trace.get("resourceSpans") or trace.get("batches") or []})

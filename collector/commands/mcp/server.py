@@ -26,7 +26,7 @@ from collector.receive.access import is_loopback
 from collector.telemetry.plain import printable
 from evaluators.judges.connection import connection_problem
 from evaluators.wire.http_client import HttpClient
-from evaluators.wire.outside_json import read_outside
+from evaluators.wire.outside_json import outside_or_none
 
 Document = dict[str, Any]
 _WITHIN = 30.0
@@ -53,10 +53,7 @@ class PageReader:
         """An answer of the page. Raises PageUnavailable."""
         known = {name: value for name, value in (query or {}).items() if value is not None}
         status, body = await self._get(path, known, self._token)
-        try:
-            answer: Any = read_outside(body)
-        except ValueError:
-            answer = None
+        answer: Any = outside_or_none(body)
         if not isinstance(answer, dict):
             raise PageUnavailable(f"what answers at {self.address} is not evalstream's page; correct --page")
         document = cast("Document", answer)

@@ -16,7 +16,7 @@ from collector.dialects.decode import as_dict, as_list
 from collector.durations import Seconds
 from collector.export.platforms.platform import PlatformSettings
 from evaluators.results import Subject
-from evaluators.wire.outside_json import read_outside
+from evaluators.wire.outside_json import outside_or_none
 
 Document = dict[str, Any]
 """One piece of feedback as `POST /v1/feedback` takes it."""
@@ -103,12 +103,12 @@ def iso(time: datetime) -> str:
 
 def object_of(answer: bytes) -> Document:
     """An answer that is an object; an empty one if it is none."""
-    return as_dict(_parsed(answer))
+    return as_dict(outside_or_none(answer))
 
 
 def array_of(answer: bytes) -> list[Document]:
     """The objects of an answer that is an array; none if it is none."""
-    return _objects(_parsed(answer))
+    return _objects(outside_or_none(answer))
 
 
 def objects_in(document: Mapping[str, Any], name: str) -> list[Document]:
@@ -123,10 +123,3 @@ def object_in(document: Mapping[str, Any], name: str) -> Document:
 
 def _objects(value: object) -> list[Document]:
     return [item for item in as_list(value) if isinstance(item, dict)]
-
-
-def _parsed(answer: bytes) -> object:
-    try:
-        return read_outside(answer)
-    except ValueError:
-        return None
