@@ -214,6 +214,13 @@ def own_broker() -> Iterator[Broker]:
         yield broker
 
 
+@pytest.fixture
+def own_secured_broker() -> Iterator[Broker]:
+    """The same, with its listeners for TLS and users."""
+    with _a_broker(secured=True) as broker:
+        yield broker
+
+
 @pytest.fixture(autouse=True)
 def known_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """The key of draws is the same in each run of a test: by a random one, a sample of twelve may be empty now and then.

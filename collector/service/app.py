@@ -90,10 +90,9 @@ class LogProbe:
         self._using = FailureLog("using the logs")
 
     def problem(self) -> str | None:
-        """The finding of the last probe, or that the one in progress takes long."""
-        if self._started is not None and (waited := self._clock() - self._started) > ANSWERS_WITHIN:
-            return f"has not answered for {waited:.0f} s"
-        return self._problem
+        """The problem that the last probe found, else that the one in progress takes long."""
+        waited = 0.0 if self._started is None else self._clock() - self._started
+        return self._problem or (f"has not answered for {waited:.0f} s" if waited > ANSWERS_WITHIN else None)
 
     async def run_forever(self, interval: float) -> None:
         """Probe until cancelled, with `interval` seconds between."""

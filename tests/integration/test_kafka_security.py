@@ -27,6 +27,7 @@ from collector.logs.kafka import Credentials, KafkaLog, KafkaSettings
 from collector.logs.kafka.settings import translate
 from collector.logs.kafka_security import KafkaSecuritySettings
 from collector.logs.log import LogRefused, LogUnavailable, Record
+from collector.service.app import LogProbe
 
 pytestmark = pytest.mark.kafka
 TOPIC_RIGHTS = ("READ", "WRITE", "CREATE", "DESCRIBE_CONFIGS")
@@ -245,6 +246,40 @@ async def test_a_password_file_is_read_again(secured_broker: Broker, tmp_path: P
             await asyncio.sleep(0.2)
         assert count > 8
         assert await values(log) == [b"%d" % number for number in range(count)]
+
+
+async def test_why_a_running_service_is_refused_stays_said(own_secured_broker: Broker, tmp_path: Path) -> None:
+    """With a wrong CA, its cause and "no append has been acknowledged" took turns on /readyz."""
+    broker, files = own_secured_broker, own_secured_broker.certificates
+    assert files is not None
+    ca = tmp_path / "ca.pem"
+    ca.write_bytes(files.ca.read_bytes())
+    user = user_of(broker, "right", "SCRAM-SHA-512")
+    settings = replace(scram(broker, user, "right", ca=ca), delivery_timeout=20.0)
+    async with opened(settings, permitted(broker, user)) as log, asyncio.TaskGroup() as group:
+        probe = LogProbe([log])
+
+        async def write() -> None:
+            while True:
+                with suppress(LogUnavailable):
+                    await log.append([Record(b"k", b"1")])
+                await asyncio.sleep(0.2)
+
+        tasks = [group.create_task(write()), group.create_task(probe.run_forever(0.5))]
+        await asyncio.sleep(2.0)
+        assert probe.problem() is None
+        ca.write_bytes(files.stranger().read_bytes())
+        await asyncio.to_thread(broker.restart)
+        await asyncio.sleep(12.0)  # requests on the connections of before take 10 s
+        until, said = time.monotonic() + 20.0, set[str | None]()
+        while time.monotonic() < until:
+            said.add(probe.problem())
+            await asyncio.sleep(0.05)
+        for task in tasks:
+            task.cancel()
+    (cause,) = said
+    assert cause is not None
+    assert "has a certificate that is not trusted" in cause
 
 
 def test_no_secret_is_shown() -> None:

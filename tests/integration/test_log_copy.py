@@ -492,6 +492,20 @@ async def test_a_target_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     assert "log.path is the file that is to be copied" in str(result.exception)
 
 
+@pytest.mark.parametrize("has_page", [True, False])
+async def test_a_history_that_is_not_copied_is_named(tmp_path: Path, has_page: bool) -> None:
+    """Afterwards the page's share of passes covered all traffic, and nothing had said why."""
+    deployment = Move(tmp_path, "http://127.0.0.1:9/v1")
+    old, new = deployment.sqlite("old"), deployment.sqlite("new")
+    values = json.loads(new.read_text())
+    new.write_text(json.dumps({**values, **({"page": {}} if has_page else {})}))
+    async with running(load(old), ("watch",)):
+        pass
+    result = await copied(old, new)
+    assert result.exit_code == 0, result.output
+    assert ("history       not copied: the page makes it again" in result.output) == has_page
+
+
 async def test_dead_letters_are_taken_for_no_record_of_the_copy() -> None:
     source, target = [Logs(**{name: MemoryLog(name, partitions) for name in NAMES}) for partitions in (1, 3)]
     for number in range(30):

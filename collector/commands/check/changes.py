@@ -389,7 +389,7 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
     if changes.restart:
         yield f"restart    {listed(changes.restart)}: {_AT_START}"
     if any(key.startswith("export") for key in changes.restart):
-        yield "           a new exporter (not one that changes) first sends all evaluations that the log still has"
+        yield "           a changed exporter continues; a new one first sends all evaluations that the log still has"
     if compared.code and not (compared.versions or changes.evaluators):
         yield "           no version changes: if a plug-in's evaluator now scores otherwise, raise its `revision`"
     if changes.live and changes.restart:

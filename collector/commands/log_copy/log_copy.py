@@ -244,6 +244,8 @@ async def _copy(config: Config, to: Config, source: Logs, target: Logs, say: Cal
     copy = LogCopy(plan, limits, config.exporters, source, target, now, history, oldest)
     for line in _lines(await copy.run()):
         say(line)
+    if to.settings.page is not None:
+        say(f"{'history':<14}not copied: the page makes it again from the evaluations, by the present thresholds")
     await _COMMITTING.repeat(copy.commit, LogUnavailable, action="committing for the groups")
     await _copy_source_positions(config, to)
     problems, text = await audit_logs(config, target)

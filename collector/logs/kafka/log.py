@@ -146,8 +146,8 @@ class KafkaLog:
         """See that the leader of partition 0 answers, that no append waits for long, and that nothing is refused."""
         if refused := next(filter(None, list(self._refused.values())), None):
             raise refused
+        await self.end_offset(0)  # before the appends: its new connections know why brokers refuse them
         self._shared.producer.require_answers()
-        await self.end_offset(0)
 
     async def claim(self, group: str) -> None:
         """Processes share the partitions."""

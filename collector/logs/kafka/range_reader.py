@@ -43,11 +43,11 @@ class _RangeConsumer:
 
     def offsets(self, wanted: Sequence[TopicPartition], *, of_starts: bool = False) -> dict[TopicPartition, int]:
         ask = self._consumer.beginning_offsets if of_starts else self._consumer.end_offsets
-        with self._working, translated(self._settings):
+        with self._working, translated(self._settings, reads=True):
             return ask(wanted, timeout_ms=self._timeout)
 
     def begin(self, where: TopicPartition, start: int) -> None:
-        with self._working, translated(self._settings):
+        with self._working, translated(self._settings, reads=True):
             self._consumer.assign([where])
             self._consumer.seek(where, start)
             self._decoding.times.clear()
@@ -60,13 +60,13 @@ class _RangeConsumer:
     def _next(self, where: TopicPartition, end: int, limit: int, patience: float) -> list[StoredRecord]:
         give_up_at = time.monotonic() + patience
         while time.monotonic() < give_up_at and not self._stopped.is_set():
-            with translated(self._settings):
+            with translated(self._settings, reads=True):
                 records = self._consumer.poll(timeout_ms=200, max_records=limit).get(where, [])
             for unreadable in self._decoding.drain_unreadable():
                 self._on_unreadable(unreadable)
             if records:
                 return [record for record in records if record.offset < end] if records[-1].offset >= end else records
-            with translated(self._settings):
+            with translated(self._settings, reads=True):
                 offset = self._consumer.position(where, timeout_ms=self._timeout)
             if offset is not None and offset >= end:
                 return []

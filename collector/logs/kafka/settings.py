@@ -95,7 +95,7 @@ _LONGEST = 300
 """Characters of an error of the client; it may repeat its request, or have one line for each partition."""
 _REFUSAL = re.compile(r"([A-Za-z]{1,50})AuthorizationFailedError")
 _RIGHTS = {
-    "topic": "READ of a source's; READ, WRITE, CREATE and DESCRIBE_CONFIGS of what begins with the prefix",
+    "topic": "READ, WRITE, CREATE and DESCRIBE_CONFIGS of topics that begin with the prefix, READ of sources' topics",
     "group": "READ of groups that begin with the prefix, or with the group of the source",
     "cluster": "WRITE of topics that begin with the prefix (it has WRITE of none now)",
 }
@@ -105,12 +105,12 @@ _NAMED = re.compile(r"(?:GROUP/|name=')([^':]{1,300})")
 
 
 def translate(
-    error: BaseException, settings: KafkaSettings | None = None, topic: str = "", group: str = ""
+    error: BaseException, settings: KafkaSettings | None = None, topic: str = "", group: str = "", reads: bool = False
 ) -> LogError:
     """Kafka's error as ours. Ours never hold what was read or written. With `settings` a refused login is named.
 
     `topic` is the one that was written to, `group` the one that was read for: so what is refused is known if the client
-    does not say it, and which right of the topic is missing.
+    does not say it, and which right of the topic is missing. `reads`: something was read without a group.
     """
     text = named_error(error).partition(" Request '")[0][:_LONGEST]
     if isinstance(error, LogError):
@@ -127,7 +127,7 @@ def translate(
         ending, them = ("s", "them") if len(named) > 1 else ("", "it")
         names = f" {listed(parts[1:])}" if parts[1:] else ""
         what = f"this user to use the {parts[0]}{ending}{names}" if parts[0] in {"topic", "group"} else "it"
-        rights = _RIGHTS | ({"topic": f"{'WRITE' if topic else 'READ'} of {them}"} if topic or group else {})
+        rights = _RIGHTS | ({"topic": f"{'WRITE' if topic else 'READ'} of {them}"} if topic or group or reads else {})
         return NotPermitted(f"Kafka does not permit {what}; grant this user {rights.get(kind, _RIGHTS['topic'])}")
     if isinstance(error, _LOGIN):
         if settings is not None and isinstance(error, errors.SaslAuthenticationFailedError):
@@ -177,9 +177,9 @@ def login_sentence(settings: KafkaSettings) -> str:
 
 
 @contextmanager
-def translated(settings: KafkaSettings) -> Generator[None]:
-    """Turns Kafka's errors into ours."""
+def translated(settings: KafkaSettings, *, reads: bool = False) -> Generator[None]:
+    """Turns Kafka's errors into ours; `reads` as for `translate`."""
     try:
         yield
     except errors.KafkaError as error:
-        raise translate(error, settings) from error
+        raise translate(error, settings, reads=reads) from error

@@ -55,6 +55,22 @@ async def test_a_log_that_does_not_answer_is_a_problem() -> None:
     assert probe.problem() is None
 
 
+async def test_a_known_problem_stays_while_the_next_probe_takes_long() -> None:
+    now, said = 0.0, list[str | None]()
+
+    class Refused(MemoryLog):
+        async def probe(self) -> None:
+            nonlocal now
+            now += 7.0
+            said.append(probe.problem())
+            raise LogUnavailable("the cause")
+
+    probe = LogProbe([Refused("spans", 1)], clock=lambda: now)
+    await probe.probe()
+    await probe.probe()
+    assert said == ["has not answered for 7 s", "the cause"]
+
+
 def test_a_disk_with_little_room_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "LOW_DISK", 0)
     assert disk_problem(tmp_path / "evalstream.db") is None
