@@ -158,6 +158,8 @@ class ConfigurationView:
 
     number: int
     since: float
+    by_segment: bool = False
+    """Whether Prometheus' alerts are on segments: then the page, which knows the whole, does not know what fires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

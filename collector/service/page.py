@@ -8,7 +8,7 @@ from prometheus_client import Counter
 
 from collector.alerting.rules.formats import dashboard_address
 from collector.alerting.rules.service import JUDGE_UNAVAILABLE, REFUSED
-from collector.alerting.rules.targets import targets
+from collector.alerting.rules.targets import segment_dimensions, targets
 from collector.config.alerts import AlertSettings
 from collector.config.settings import Settings
 from collector.evaluate.guardrails import RedactedCase
@@ -90,7 +90,10 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
         dead_letters=partial(providers.drop_views, process.telemetry),
         deferred=partial(providers.deferred_view, process.telemetry),
         people=agreement.views, draw_key=await draw_key(process.steps),
-        configuration=lambda: ConfigurationView(number=process.status.number, since=process.status.in_force_since),
+        configuration=lambda: ConfigurationView(
+            number=process.status.number, since=process.status.in_force_since,
+            by_segment=bool(segment_dimensions(current.config)),
+        ),
         releases=lambda: [release_view(release) for release in comparing.current], gate=comparing.gate,
         questions=questions if process.config.settings.store_text else None,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from chromium import Chromium
 from playwright.async_api import expect
 from shown import WATCHED, a_busy_hour, showing
 
-from collector.page.sources import AlertView, Cause, PeopleView, Sources
+from collector.page.sources import AlertView, Cause, ConfigurationView, PeopleView, Sources
 from collector.statistics.audited_sums import SUM_NAMES, AuditedSums
 from collector.statistics.confusion import UNKNOWN, Bounded, Confusion, VerdictAgreement
 
@@ -90,6 +90,19 @@ async def test_a_card_says_why_the_mean_by_people_is_withheld(chromium: Chromium
             line = tab.locator(".track .corrected")
             await expect(line).to_have_text(f"–by people, last 7 days: withheld, {text}")
             await expect(tab.locator(".agreement")).to_contain_text("effectively 9 labels: too few to say")
+
+
+async def test_a_badge_says_that_it_is_of_the_whole_if_segments_have_alerts_of_their_own(chromium: Chromium) -> None:
+    """While Prometheus paged for one segment, the page that the alert links to said "above its target"."""
+    configuration = ConfigurationView(number=1, since=0.0, by_segment=True)
+    watched = [replace(WATCHED[0], target=0.1), *WATCHED[1:]]
+    async with showing(watched=watched, sources=Sources(configuration=lambda: configuration)) as shown:
+        await a_busy_hour(shown)
+        async with chromium.browsing(shown.url()) as tab:
+            badge = tab.locator(f".track[data-key='helpdesk/{WATCHED[0].evaluator}'] .badge")
+            await expect(badge).to_have_text("✓ above its target as a whole")
+            other = tab.locator(f".track[data-key='helpdesk/{WATCHED[1].evaluator}'] .badge")
+            await expect(other).not_to_contain_text("as a whole")  # it has no target, so no segment of it alerts
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1360), ("dark", 1360), ("light", 390)])

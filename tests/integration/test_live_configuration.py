@@ -1013,7 +1013,8 @@ async def test_the_share_of_passes_is_since_the_configuration_with_the_threshold
     """It was "since" the last score before the change."""
     file = ConfigFile(tmp_path, "http://127.0.0.1:1")
     file.values["monitors"]["all"]["evaluators"] = ["short"]
-    file.change(lambda values: values.update(page={"port": 0}))
+    segments = {"prometheus": {"port": 0, "segment_by": {"service": ["web"]}}}
+    file.change(lambda values: values.update(page={"port": 0}, alerts={"by_segment": True}, export=segments))
     async with running(load(file.path), {"evaluate", "page"}, path=file.path) as service:
         for first, threshold in ((0, 0.9), (5, 0.8)):
             await put(service, range(first, first + 5))
@@ -1028,6 +1029,7 @@ async def test_the_share_of_passes_is_since_the_configuration_with_the_threshold
             await look(service)
         assert shown["configuration"]["number"] == 2
         assert shown["tracks"][0]["passed_since"] == shown["configuration"]["since"]
+        assert shown["configuration"]["by_segment"], "the page's badges say that they are of the whole"
     async with running(load(file.path), {"evaluate", "page"}, path=file.path) as service:
         async with asyncio.timeout(30):
             while not (shown := await overview(service))["tracks"][0]["whole"]["scores"]:

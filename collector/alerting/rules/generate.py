@@ -116,12 +116,16 @@ def _of_versions_in_use(group: RuleGroup, timing: Timing) -> RuleGroup:
 
 
 def _naming_segment(rule: RecordingRule | AlertingRule) -> RecordingRule | AlertingRule:
+    """An alert on scores with its segment, and without causes: those are parts of the whole monitor."""
     if not isinstance(rule, AlertingRule) or rule.name not in _SCORES:
         return rule
     return replace(
         rule,
         summary=rule.summary.replace("{label:monitor}", "{label:monitor}, segment {label:segment}"),
-        description=rule.description.replace("({label:monitor})", "({label:monitor}, segment {label:segment})"),
+        description=rule.description.replace("({label:monitor})", "({label:monitor}, segment {label:segment})").replace(
+            "{causes}", "`evalstream diagnose` names the parts of the whole monitor that fell"
+        ),
+        facts={word: fact for word, fact in rule.facts.items() if word != "causes"},
     )
 
 

@@ -42,7 +42,7 @@ function card(of, overview, state, chosen) {
         type: "button", class: "name", "aria-pressed": String(on), title: "Show only its evaluations",
         onclick: () => chosen(on ? null : track),
       }, track.evaluator)),
-      badge(track, alerts)),
+      badge(track, alerts, overview.configuration?.by_segment)),
     h("p", { class: "of" }, `${track.monitor} · each ${track.scope}`),
     h("div", { class: "now" },
       h("p", { class: "big" }, score(track.recent.mean), h("span", { class: "margin" }, margin(track.recent)),
@@ -127,14 +127,16 @@ function before({ yesterday, last_week: week }) {
 }
 
 /** The side of its target on which the mean of the whole range is. Alerts know of other stretches of time, and go first. */
-function badge(track, alerts) {
+function badge(track, alerts, bySegment) {
   const fires = ["good", "unsure", "few"].includes(track.state) && alerts.some((alert) => alert.evaluator !== null);
   const state = fires ? "alert" : track.state;
   const lower = track.lower_is_better && (state === "good" || state === "bad");
   const [text, sign] = STATES[state];
   const said = lower ? text.replace(/above|below/, state === "good" ? "below" : "above") : text;
   const held = drawsTarget(track) ? said.replace("threshold", "target") : said; // alerts hold the mean to its target
-  const against = state === "silent" ? `${held} ${span(track.recent_seconds)}` : held;
+  // the page does not know the alerts that Prometheus has for segments
+  const whole = bySegment && track.target !== null && ["good", "bad", "unsure"].includes(state) ? `${held} as a whole` : held;
+  const against = state === "silent" ? `${held} ${span(track.recent_seconds)}` : whole;
   return h("span", { class: "badge", "data-state": state }, h("span", { "aria-hidden": "true" }, sign), ` ${against}`);
 }
 

@@ -209,6 +209,7 @@ def test_segments_are_told_apart_when_asked():
     text = render(config, ["prometheus"])["evalstream.rules.yml"]
     assert "by (evaluator, evaluator_version, monitor, segment)" in text
     assert "sum by (evaluator, evaluator_version, monitor) " not in text
+    assert "The fall is explained by" not in text
     about_scores = [
         rule for rule in all_alerts(config) if rule.name in {"EvalstreamScoreBelowTarget", "EvalstreamScoreDropped"}
     ]
@@ -216,6 +217,9 @@ def test_segments_are_told_apart_when_asked():
     for rule in about_scores:
         assert "{label:monitor}, segment {label:segment}" in rule.summary
         assert "({label:monitor}, segment {label:segment})" in rule.description
+        # its causes are parts of the whole monitor: "explained by tier=free" was said of the segment tier=gold
+        assert ("causes" in rule.facts, "explained" in rule.description) == (False, False)
+        assert "`evalstream diagnose` names the parts of the whole monitor that fell. " in rule.description
     (silenced,) = [each for each in rules_of(config).inhibitions if "EvalstreamScoreDropped" in each.sources]
     assert silenced.equal == ("evaluator", "monitor", "segment"), "a page about one does not silence another's warning"
     assert "segment" not in str(rules_of(configured()).inhibitions)
