@@ -327,6 +327,23 @@ async def test_a_target_that_was_missed_all_the_time_is_no_incident(tmp_path: Pa
     assert "present target 0.95: would have paged" in said[2]
 
 
+async def test_the_refusal_says_how_many_scores_each_segment_has(tmp_path: Path) -> None:
+    """An evaluator with 476 scores "had no 200": no single segment had."""
+    config = checked(
+        {"helpful": HELPFUL}, folder=tmp_path, judges={"main": {"model": "a-model"}}, alerts={"by_segment": True},
+        export={"prometheus": {"segment_by": {"route": ["chat", "refund"]}}},
+    )  # fmt: skip
+    made = [
+        replace(each, attributes={"route": "chat" if n % 3 else "refund"}, evaluation_id=f"{n:032x}")
+        for n, each in enumerate(evaluations(config, 285))
+    ]
+    async with open_logs(config.settings.log) as logs:
+        await logs.evaluations.append([Record(b"k", evaluation_to_json(each)) for each in made])
+    counts = "all/helpful, segment chat: 190 scores; all/helpful, segment refund: 95 scores"
+    with pytest.raises(EvalstreamError, match=f"in one segment in this time: {counts}. Name an earlier --from"):
+        await propose(config, options(), print, as_json=False)
+
+
 async def test_what_cannot_be_proposed_is_refused_in_a_sentence(tmp_path: Path) -> None:
     config = configured(tmp_path)
     with pytest.raises(ConfigError, match="no such file"):

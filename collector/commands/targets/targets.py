@@ -153,6 +153,8 @@ AlertsOf = Callable[[Target, float], PastAlerts]
 
 FEWEST = 200
 """Scores without which nothing is proposed."""
+_MOST_NAMED = 5
+"""If there are too few of each, the evaluators or segments whose number of scores is printed: those with the most."""
 FALLS = (0.05, 0.1, 0.2)
 MARGIN = 0.02
 """How far a target is from the worst hour of the day, at least: means move a little."""
@@ -227,9 +229,11 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
     if alike and not chosen:
         raise EvalstreamError(f"{_name(alike[0])}: {ALIKE}")
     if not made:
+        most = [line for _, line in sorted(_too_few(past), key=lambda each: -each[0])]
         raise EvalstreamError(
-            f"no evaluator's present version has {FEWEST} scores (or {FEWEST} audits, if it is audited) in this time; "
-            "name an earlier --from, or come back when there are more"
+            f"no evaluator's present version has {FEWEST} scores (or {FEWEST} audits, if it is audited)"
+            f"{' in one segment' * bool(segment_dimensions(config))} in this time: {'; '.join(most[:_MOST_NAMED])}. "
+            "Name an earlier --from, or come back when there are more"
         )
     json = indented_json({"targets": [_document(proposal) for proposal in made]})
     for line in [json] if as_json else _lines(made, past, alike):
@@ -343,10 +347,7 @@ def _document(made: Proposal) -> dict[str, Any]:
 def _lines(made: Sequence[Proposal], past: Mapping[Target, _Parts], alike: Sequence[Target]) -> Iterator[str]:
     for proposal in made:
         yield from _proposal_lines(proposal)
-    for target, parts in past.items():
-        for segment, known in parts.items():
-            if len(known) < FEWEST:
-                yield f"{_name(target, segment)}: {plural(len(known), target.unit)}, too few to propose a target"
+    yield from (f"{line}, too few to propose a target" for _, line in _too_few(past))
     yield from (f"{_name(target)}: no target is proposed: {ALIKE}" for target in alike)
     usable = {proposal.of: proposal.proposed.target for proposal in made if proposal.proposed}.items()
     if usable:
@@ -357,6 +358,14 @@ def _lines(made: Sequence[Proposal], past: Mapping[Target, _Parts], alike: Seque
         yield (
             "\n" + yaml.safe_dump({"monitors": monitors}, sort_keys=False, default_flow_style=None, width=100).rstrip()
         )
+
+
+def _too_few(past: Mapping[Target, _Parts]) -> Iterator[tuple[int, str]]:
+    """The targets, or their segments, of which nothing can be proposed, with their number of scores."""
+    for target, parts in past.items():
+        for segment, known in parts.items():
+            if len(known) < FEWEST:
+                yield len(known), f"{_name(target, segment)}: {plural(len(known), target.unit)}"
 
 
 def _has_scores(target: Target, config: Config) -> bool:
