@@ -310,7 +310,7 @@ def _refused(timing: Timing) -> AlertingRule:
         description=(
             "About {count} evaluations of {label:monitor} were skipped in the last 15 minutes, as its budget "
             "or the budget of all monitors (evaluate.budget) has reached its hard cap. The missing ones are "
-            "all of the same time, so means are biased until this ends."
+            "all of the same time, so means over that time are biased."
         ),
     )
 
