@@ -35,6 +35,8 @@ from collector.statistics.bias import as_normal
 from collector.wording import plural
 
 Items = Sequence[ScoredItem]
+_Pair = tuple[SliceSums, SliceSums]
+"""The sums before and after."""
 
 ERROR_RATE = 0.02
 """The chance, over all slices and steps, that a slice is named although none fell more than the rest."""
@@ -51,8 +53,8 @@ MOST_OF_IT, LITTLE_OF_IT = 0.9, 0.1
 before."""
 _HYSTERESIS = 0.15
 """A value that has been named is named until its shares are beyond those limits by this much."""
-_SURE = 3.0
-"""A slice has surely fallen if its mean is this many standard errors worse than before."""
+SURE = 3.0
+"""Standard errors beyond which a change is real. A 95 % interval has two, and one of twenty leaves it by chance."""
 _EARLIER_ERRORS = 2.0
 """An older value explains the fall only if its scores were this many standard errors below the others before."""
 
@@ -160,7 +162,8 @@ def explain_drop(
         comparison = _Comparison(sum_slices(rest[0], labels), sum_slices(rest[1], labels), sign)
         if step == 0:
             values, pairs = comparison.count(1), comparison.count(2)
-        surest = comparison.surest(error_rate * share, values, pairs)
+        rates = error_rate * share * _ALONE, error_rate * share * (1.0 - _ALONE)
+        surest = comparison.surest({1: _limit(rates[0], values), 2: _limit(rates[1], pairs)})
         if surest is None:
             break
         part = _narrow(surest, rest, sign)
@@ -187,17 +190,12 @@ def _narrow(part: Slice, windows: tuple[Items, Items], sign: float) -> Slice:
         return part
     before, after = (members(items, part) for items in windows)
     labels = [label for label in labels_to_compare(after) if label not in part]
-    third = _Comparison(sum_slices(before, labels), sum_slices(after, labels), sign).surest_value(_THIRD)
-    return part if third is None else tuple(sorted((*part, third)))
+    within = _Comparison(sum_slices(before, labels), sum_slices(after, labels), sign)
+    third = within.surest({1: _limit(_THIRD, within.count(1))}) or ()
+    return tuple(sorted((*part, *third)))
 
 
-def _drop_of(
-    part: Slice,
-    without: tuple[Slice, ...],
-    compared: SliceSums,
-    own: tuple[SliceSums, SliceSums],
-    wholes: tuple[SliceSums, SliceSums],
-) -> SliceDrop:
+def _drop_of(part: Slice, without: tuple[Slice, ...], compared: SliceSums, own: _Pair, wholes: _Pair) -> SliceDrop:
     """A named slice with its `own` sums before and after; `compared` are those before that it is compared with."""
     mean_before = own[0].mean if _is_large(own[0]) else None
     return SliceDrop(
@@ -241,23 +239,16 @@ class _Comparison:
         whole = (before[EVERYTHING], after[EVERYTHING])
         self._spread = max(_LEAST_VARIANCE, *(sums.variance * sums.effective for sums in whole))
 
-    def surest_value(self, error_rate: float) -> Label | None:
-        """The single value that fell most surely; None if none fell beyond chance."""
-        values = {candidate: self._z(candidate, EVERYTHING) for candidate in self._candidates if len(candidate) == 1}
-        surest = max(values, key=values.__getitem__, default=None)
-        is_sure = surest is not None and values[surest] > _limit(error_rate, len(values)) and self._fell(surest)
-        return surest[0] if surest and is_sure else None
-
     def count(self, size: int) -> int:
         return sum(len(candidate) == size for candidate in self._candidates)
 
-    def surest(self, error_rate: float, values: int, pairs: int) -> Slice | None:
-        """The slice that fell most surely; None if none fell beyond chance."""
-        limits = {1: _limit(error_rate * _ALONE, values), 2: _limit(error_rate * (1.0 - _ALONE), pairs)}
+    def surest(self, limits: Mapping[int, float]) -> Slice | None:
+        """The slice that fell most surely, of the sizes with a limit; None if none fell beyond chance."""
         sure = {
             part: z
             for part in self._candidates
-            if (z := self._z(part, EVERYTHING)) > limits[len(part)]
+            if len(part) in limits
+            and (z := self._z(part, EVERYTHING)) > limits[len(part)]
             and self._fell(part)
             and (len(part) == 1 or all(self._z(part, (label,)) > limits[2] for label in part))
         }
@@ -266,7 +257,7 @@ class _Comparison:
 
     def _fell(self, part: Slice) -> bool:
         before, after = self.compared(part)[0], self.after[part]
-        return self.sign * (before.mean - after.mean) > _SURE * _error(before, after)
+        return self.sign * (before.mean - after.mean) > SURE * _error(before, after)
 
     def _z(self, part: Slice, whole: Slice) -> float:
         """By how many standard errors a part of a slice changed for the worse, beyond the rest of it."""
@@ -308,7 +299,7 @@ def in_words(of: Slice) -> str:
 
 
 def whole_move(
-    before: Items, after: Items, wholes: tuple[SliceSums, SliceSums], *, sign: float, error_rate: float, moved: Slice
+    before: Items, after: Items, wholes: _Pair, *, sign: float, error_rate: float, moved: Slice
 ) -> WholeMove | None:
     """The values that took over as scores got worse beyond chance; None without any.
 
@@ -337,9 +328,7 @@ def whole_move(
 
 def _was_bad(label: Label, before: Items, sign: float) -> bool:
     """Whether a value's scores were below the others before the fall; True if there were too few to tell."""
-    own, rest = (
-        sum_slices([item for item in before if (label in item.labels) is has], ())[EVERYTHING] for has in (True, False)
-    )
+    own, rest = sum_of(members(before, (label,))), sum_of(members(before, EVERYTHING, [(label,)]))
     is_rare = own.conversations < FEWEST_CONVERSATIONS
     return is_rare or sign * (rest.mean - own.mean) > _EARLIER_ERRORS * _error(own, rest)
 

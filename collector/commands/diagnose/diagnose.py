@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from collector.alerting.diagnosis.explain_drop import ERROR_RATE, DropExplanation, SliceDrop, explain_drop
+from collector.alerting.diagnosis.explain_drop import ERROR_RATE, SURE, DropExplanation, SliceDrop, explain_drop
 from collector.alerting.diagnosis.recent_scores import Period, scored_item, scores_between, worst_of
 from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, members
 from collector.alerting.watch.stage import WatchFold, WatchStage
@@ -26,8 +26,6 @@ from collector.telemetry.registry import Telemetry
 from collector.wording import plural
 from evaluators.results import Evaluation
 
-_SURE = 3.0
-"""Standard errors beyond which a change is real. A 95 % interval has two, and one of twenty leaves it by chance."""
 _INTERVAL, _DAY = 60.0, timedelta(days=1)
 """Seconds between two evaluations of alerts."""
 
@@ -223,8 +221,8 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
         first = _time(_moment(explanation.move.first_seen))
         yield f"  first candidate: {explanation.move.text}, first seen {first}, in nearly all of the traffic since"
     elif not explanation.drops:
-        is_real = abs(explanation.change) > _SURE * explanation.error
-        chance = f"the change itself is within {_SURE:g} standard errors, so it may be chance"
+        is_real = abs(explanation.change) > SURE * explanation.error
+        chance = f"the change itself is within {SURE:g} standard errors, so it may be chance"
         judge = " or of the judge; the alert and evalstream_judge_moved say if the judge has changed" * made.has_judge
         yield f"  no part fell more than the rest: {f'the change is of all traffic{judge}' if is_real else chance}"
         yield f"  {explanation.none_named}"

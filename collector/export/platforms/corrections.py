@@ -6,7 +6,7 @@ A person's score that has the name of an evaluator, on what that evaluator judge
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import orjson
@@ -94,11 +94,6 @@ def as_feedback(correction: Document, platform: str) -> Document:
     content = {name: value for name, value in known.items() if name != "at"}
     digest = hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
     return {**known, "source": "expert", "feedback_id": f"{platform}:{own}:{digest}"}
-
-
-def iso(time: datetime) -> str:
-    """A time as the platforms read it."""
-    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def object_of(answer: bytes) -> Document:

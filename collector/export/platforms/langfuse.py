@@ -14,6 +14,7 @@ from pydantic import Field, SecretStr
 from collector.export.platforms import corrections, platform
 from collector.export.platforms.exporter import platform_exporter
 from collector.records.json import not_none
+from collector.wording import as_utc
 from evaluators.results import Evaluation, Subject
 
 _PATH = "/api/public/scores"
@@ -65,7 +66,7 @@ class Langfuse(platform.Platform[LangfuseSettings]):
 
     def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:
         """The scores that people gave; needs Langfuse's read API of version 3."""
-        yield _corrections_path({"fromTimestamp": corrections.iso(since)})
+        yield _corrections_path({"fromTimestamp": as_utc(since.timestamp())})
 
     def corrections_in(self, path: str, answer: bytes) -> corrections.CorrectionPage:
         """Those of a page."""

@@ -17,6 +17,7 @@ from pydantic import Field, SecretStr
 from collector.export.attributes import conversation_id
 from collector.export.platforms import corrections, platform
 from collector.export.platforms.exporter import platform_exporter
+from collector.wording import as_utc
 from evaluators.results import Evaluation, Subject
 
 _MOST_READ = 100
@@ -69,9 +70,9 @@ class LangSmith(platform.Platform[LangSmithSettings]):
 
     def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:
         """The feedback that people gave in its pages, and our own, which they may have corrected."""
-        yield _corrections_path(_PEOPLE, corrections.iso(since), 0)
+        yield _corrections_path(_PEOPLE, as_utc(since.timestamp()), 0)
         if self._settings.corrected_scores:
-            yield _corrections_path(_OURS, corrections.iso(since), 0)
+            yield _corrections_path(_OURS, as_utc(since.timestamp()), 0)
 
     def corrections_in(self, path: str, answer: bytes) -> corrections.CorrectionPage:
         """Those of a page, a hundred at most."""
