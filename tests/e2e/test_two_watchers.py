@@ -111,7 +111,8 @@ async def page_of(process: ServiceProcess) -> tuple[list[dict[str, Any]], str | 
     address = f"http://127.0.0.1:{process.config['page']['port']}/api/overview"
     async with aiohttp.ClientSession() as session, session.get(address) as response:
         overview = await response.json()
-    return overview["alerts"], overview["part"], overview["funnel"]["unknown"]
+    firing = [each for each in overview["alerts"] if each["severity"] != "info"]  # releases may not be compared yet
+    return firing, overview["part"], overview["funnel"]["unknown"]
 
 
 def pages(hook: Webhook) -> list[tuple[str, str]]:
