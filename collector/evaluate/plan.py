@@ -272,6 +272,30 @@ class Plan:
         key = self.key if salt.endswith(_KEYED) else ""
         return replace(self, monitors=tuple(map(former, self.monitors)), salt=salt.removesuffix(_KEYED), key=key)
 
+    @property
+    def versions(self) -> Mapping[str, Sequence[str | None]]:
+        """The version of each evaluator, by its judge and by its fallback, under `monitor/evaluator`."""
+        return {
+            f"{monitor.name}/{each.evaluator.name}": [each.version, each.fallback_version]
+            for monitor in self.monitors
+            for each in monitor.assignments
+        }
+
+    def with_versions(self, versions: Mapping[str, Sequence[str | None]]) -> "Plan":
+        """The same plan with the `versions` that other code has given its evaluators."""
+
+        def former(monitor: Monitor, each: Assignment) -> Assignment:
+            version, fallback = versions.get(f"{monitor.name}/{each.evaluator.name}", (None, None))
+            return replace(each, version=version or each.version, fallback_version=fallback or each.fallback_version)
+
+        return replace(
+            self,
+            monitors=tuple(
+                replace(monitor, assignments=tuple(former(monitor, each) for each in monitor.assignments))
+                for monitor in self.monitors
+            ),
+        )
+
     def salt_of(self, assignment: Assignment) -> str:
         """The salt that an evaluator's draws are made with."""
         return keyed_salt(self.key, assignment.salt or self.salt)

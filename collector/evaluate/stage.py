@@ -416,7 +416,7 @@ class EvaluateStage:
         await note_sample_rates(self.definitions.notes, partition, delivered, self.plan.sample_rates)
         reached, history = ledger.reached(delivered), self.definitions.history
         configurations = await self._hand_over(history, ledger, metadata, delivered, reached, partition)
-        past = await past_plans(metadata.past, history)
+        past = await past_plans(metadata.past, history, self.plan)
         self._report_removed(metadata)
         new_from = min(ledger.new_from, ledger.previous_end)  # less if the turns log was made again
         start = PartitionStart(partition, metadata, delivered, configurations, new_from)

@@ -13,7 +13,7 @@ class OnePlan:
 
     number = UNNUMBERED
 
-    async def plan_of(self, number: int) -> Plan | None:
+    async def plan_of(self, number: int, _substitute: Plan | None = None) -> Plan | None:
         raise AssertionError(f"configuration {number}")
 
 

@@ -38,6 +38,7 @@ from collector.evaluate.recovery.ledger import Ledger
 from collector.evaluate.recovery.replay_point import CommitMetadata
 from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.evaluate.stage import GROUP
+from collector.logs.consumer_runner import ConsumerRunner
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
 from collector.page.providers import traffic
@@ -860,6 +861,48 @@ async def test_the_preview_knows_the_version_of_a_plug_in_that_changed(tmp_path:
         lines = await compared(file)
         assert "restart    the next start loads changed code" in lines, "by the log alone it named the key plugins"
         assert "restart    plugins" not in lines
+    finally:
+        forget()
+
+
+RENAMED = PLUGIN.replace("    async", "    limit: int = 3\n\n    async")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "keys"),
+    [
+        (PLUGIN, PLUGIN.replace("= 1\n", "= 2\n"), {}),
+        (RENAMED.replace("limit", "most"), RENAMED, {"most": 4}),
+        (PLUGIN, PLUGIN, {}),
+    ],
+    ids=["a raised revision", "the old definition is no longer valid", "the same code"],
+)
+async def test_what_the_code_of_before_has_judged_is_not_judged_again_after_a_kill(
+    tmp_path: Path, before: str, after: str, keys: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan of the configuration of before had the versions of the new code, so its evaluations were unknown."""
+    plugin = tmp_path / "mine" / "brief.py"
+    plugin.parent.mkdir()
+    plugin.write_text(before)
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    file.change(lambda values: values.update(plugins=str(plugin.parent), evaluators={"brief": {"kind": "brief", **keys}}))
+    file.change(lambda values: values.update(monitors={"all": {"evaluators": ["brief"]}}))
+    try:
+        with monkeypatch.context() as killed:  # in the first moments: nothing is committed
+            killed.setattr(Ledger, "write_stopped", AsyncMock())
+            killed.setattr(ConsumerRunner, "commit", AsyncMock())
+            async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+                await put(service, range(5))
+                made = await until(service, brief=5)
+        plugin.write_text(after)
+        forget()
+        file.change(lambda values: values.update(evaluators={"brief": {"kind": "brief"}}))
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            await put(service, range(5, 8))
+            again = await until(service, brief=8)
+        assert versions(again, "brief")[:5] == versions(made, "brief")
+        assert (len({*versions(again, "brief")}) == 1) == (before == after)
+        await clean(file)
     finally:
         forget()
 

@@ -109,7 +109,7 @@ class History:
     def __init__(self) -> None:
         self.choices = [Choice()]
 
-    async def plan_of(self, number: int) -> Plan | None:
+    async def plan_of(self, number: int, _substitute: Plan | None = None) -> Plan | None:
         return self.choices[number - 1].plan() if 0 < number <= len(self.choices) else None
 
 

@@ -15,8 +15,9 @@ UNTAKEN = 1 << 62
 class PlanHistory(Protocol):
     """The plans of all configurations that were taken."""
 
-    async def plan_of(self, number: int) -> Plan | None:
-        """A plan by its number, with judges that cannot be asked; None if it can no longer be built here.
+    async def plan_of(self, number: int, substitute: Plan | None = None) -> Plan | None:
+        """A plan by its number, with judges that cannot be asked. If it can no longer be built here, it is the
+        `substitute` with the evaluators' versions of then; None without one.
 
         Waits while the log that has it is unavailable.
         """
@@ -42,9 +43,9 @@ def switches_of(start: Switch, controls: Iterable[ControlRecord]) -> list[Switch
     return switches
 
 
-async def past_plans(numbers: Iterable[int], history: PlanHistory) -> list[Plan]:
-    """The plans of configurations from before a replay point, without plans that cannot be built here."""
-    return [plan for number in numbers if (plan := await history.plan_of(number)) is not None]
+async def past_plans(numbers: Iterable[int], history: PlanHistory, substitute: Plan) -> list[Plan]:
+    """The plans of configurations from before a replay point, without those that are unknown here."""
+    return [plan for number in numbers if (plan := await history.plan_of(number, substitute)) is not None]
 
 
 async def configurations_of(
@@ -69,7 +70,7 @@ async def configurations_of(
             after = [old_plan for end, old_plan in unnumbered if end >= until]
             former.append((until, after[0] if after else plan))
         else:
-            former.append((until, await history.plan_of(earlier) or plan))
+            former.append((until, await history.plan_of(earlier, plan) or plan))
     if switches == [(start[0], UNNUMBERED)]:
         former += unnumbered
     # All configurations that an owner ever had, and those between. One whose switch is void may have finished earlier
@@ -77,5 +78,4 @@ async def configurations_of(
     switched = (switched_to for _, switched_to in switches)
     known = {number, *switched, *(control.configuration or number for control in controls)} - {0}
     others = (other for other in range(min(known), max(known) + 1) if other != number) if known else ()
-    plans = [await history.plan_of(other) for other in others]
-    return Configurations(switches, plan, number, [other for other in plans if other is not None], former)
+    return Configurations(switches, plan, number, await past_plans(others, history, plan), former)

@@ -57,7 +57,7 @@ async def read_transfer(
     ledger = Ledger(evaluations, partition, read_costs=budgets.limited)
     await ledger.read_back(metadata.ledger_offset)
     start = metadata.replay_point.offset, metadata.configuration
-    past = await past_plans(metadata.past, history)
+    past = await past_plans(metadata.past, history, plan)
     configurations = await configurations_of(start, ledger.control_records, plan, number, history)
 
     def was_over(job: Job) -> bool:

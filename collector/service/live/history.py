@@ -24,6 +24,8 @@ from collector.service.plan_builder import build_unasked_plan
 
 logger = logging.getLogger(__name__)
 
+_VERSIONS = "versions"
+"""The evaluators' versions in a stored configuration; those of earlier releases have none."""
 _BUT = "; most keys of export, log, page and receive are in no numbered configuration: compare these yourself"
 
 
@@ -36,6 +38,18 @@ class NumberedConfiguration:
     values: Mapping[str, Any]
     since: float
     origin: str = ""
+
+    @property
+    def versions(self) -> Mapping[str, Any]:
+        """See `Plan.with_versions`."""
+        return self.values.get(_VERSIONS, {})
+
+
+def values_of(config: Config) -> dict[str, Any]:
+    """What is stored of a configuration: its live part, and the versions that this process's code gives its evaluators.
+    The code of a plug-in, or of a release, may give the same definition another version.
+    """
+    return live_values(config) | {_VERSIONS: build_unasked_plan(config).versions}
 
 
 def going_back_to(number: int) -> str:
@@ -84,7 +98,7 @@ class ConfigurationHistory:
 
     async def take(self, config: Config) -> int:
         """Write a configuration behind all others, unless the newest is the same; returns its number."""
-        values = live_values(config)
+        values = values_of(config)
         digest = digest_of(values)
         while (newest := await self.refresh()) is None or newest.digest != digest:
             origin = f"{config.source} on {socket.gethostname()}"
@@ -100,7 +114,7 @@ class ConfigurationHistory:
         differs in what only a start reads counts as new: this process cannot run the newest one, and a rolling restart
         with the earlier file is the way back from it.
         """
-        newest, digest = self.newest, digest_of(live_values(config))
+        newest, digest = self.newest, digest_of(values_of(config))
         if newest is None or newest.digest == digest or start_changes(newest.values, config):
             return None
         return next((entry for entry in reversed(self._entries.values()) if entry.digest == digest), None)
@@ -128,16 +142,18 @@ class ConfigurationHistory:
 
     async def find_own(self, config: Config) -> None:
         """Find the number of a process's configuration: it has one if it is the newest."""
-        if (newest := await self.refresh()) and newest.digest == digest_of(live_values(config)):
+        if (newest := await self.refresh()) and newest.digest == digest_of(values_of(config)):
             self.number = newest.number
 
-    async def plan_of(self, number: int) -> Plan | None:
+    async def plan_of(self, number: int, substitute: Plan | None = None) -> Plan | None:
         """See `PlanHistory`."""
         if number not in self._plans:
             if number not in self._entries:
                 await self.refresh()
             self._plans[number] = self._build(number)
-        return self._plans[number]
+        if (plan := self._plans[number]) is not None or substitute is None or number not in self._entries:
+            return plan
+        return substitute.with_versions(self._entries[number].versions)
 
     def _build(self, number: int) -> Plan | None:
         entry = self._entries.get(number)
@@ -145,11 +161,12 @@ class ConfigurationHistory:
             return None
         try:
             config = with_live_values(self.own, entry.values, f"configuration {number}", answering=False)
-            return build_unasked_plan(config, self.key if KEYED in entry.values else "")
+            plan = build_unasked_plan(config, self.key if KEYED in entry.values else "")
         except ConfigError as error:
             reason = "; ".join(str(error).splitlines())
             self.warn(f"the present configuration judges what configuration {number} left unfinished: {reason}")
             return None
+        return plan.with_versions(entry.versions)
 
     def _add(self, number: int, text: str) -> None:
         """Add an entry once, though a partition that opens may read it at the same time as the look at the file."""

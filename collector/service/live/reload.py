@@ -14,12 +14,12 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from collector.config.configured import Config
-from collector.config.live_part import digest_of, live_keys, live_values, restart_keys, start_changes, with_live_values
+from collector.config.live_part import digest_of, live_keys, restart_keys, start_changes, with_live_values
 from collector.config.loading import code_change, load
 from collector.errors import ConfigError
 from collector.evaluate.recovery.configurations import UNNUMBERED
 from collector.service.live.exchange import Exchange
-from collector.service.live.history import ConfigurationHistory, NumberedConfiguration, going_back_to
+from collector.service.live.history import ConfigurationHistory, NumberedConfiguration, going_back_to, values_of
 from collector.telemetry.plain import fault_of
 from collector.wording import listed
 
@@ -149,13 +149,13 @@ class Reload:
     async def _take_file(self, path: Path, *, signalled: bool, again: bool) -> None:
         with _refused_by_a_fault():
             config = await asyncio.to_thread(load, path, serves=True)
+            digest = digest_of(values_of(config))
         self._require_live(config)
         if config.settings == self._in_file.settings and not signalled:
             if self._file_is_refused:  # it says nothing new, whatever others have taken meanwhile
                 self._status.keep(self._other(config))
             return
         newest = await self.history.refresh()
-        digest = digest_of(live_values(config))
         # A file may reach one machine later than another. A configuration that others have taken meanwhile, and
         # replaced again, is no news.
         later = self.history.after(self._newest_seen)
@@ -207,7 +207,7 @@ class Reload:
             )
         with _refused_by_a_fault():
             config = with_live_values(self._running, newest.values, f"configuration {newest.number}")
-        if self._may_differ and digest_of(live_values(self._in_file)) == newest.digest:
+        if self._may_differ and digest_of(values_of(self._in_file)) == newest.digest:
             config = self._in_file  # it has this process's own addresses of alerts, too
         await self._take(config, newest.number)
 
