@@ -885,7 +885,9 @@ async def test_what_the_code_of_before_has_judged_is_not_judged_again_after_a_ki
     plugin.parent.mkdir()
     plugin.write_text(before)
     file = ConfigFile(tmp_path, "http://127.0.0.1:1")
-    file.change(lambda values: values.update(plugins=str(plugin.parent), evaluators={"brief": {"kind": "brief", **keys}}))
+    file.change(
+        lambda values: values.update(plugins=str(plugin.parent), evaluators={"brief": {"kind": "brief", **keys}})
+    )
     file.change(lambda values: values.update(monitors={"all": {"evaluators": ["brief"]}}))
     try:
         with monkeypatch.context() as killed:  # in the first moments: nothing is committed
