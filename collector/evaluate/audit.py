@@ -70,7 +70,7 @@ class Balance:
     repeated: int = 0
     """The number of evaluations that are in the log more than once."""
     scored_twice: int = 0
-    """Subjects with several live scores by one version of the evaluator, under different ids."""
+    """Subjects with several scores, live or of retries, by one version of the evaluator, under different ids."""
     scored_twice_example: str = ""
 
 
@@ -105,14 +105,15 @@ class EvaluationAudit(AbstractContextManager["EvaluationAudit"]):
 
     def add_done(self, evaluation: Evaluation, *, later: bool = False) -> None:
         """Add an evaluation of the evaluations log; `later`: appended after the audit began."""
-        subject, is_live_score = evaluation.subject, evaluation.score is not None and evaluation.happened_at is None
+        subject, is_backfill = evaluation.subject, evaluation.happened_at is not None
+        is_compared = evaluation.score is not None and not (is_backfill and evaluation.retry is None)
         is_known = len({*subject.links}) == len(subject.links)  # else it does not say which turns of a span were judged
         self._database.execute(
             "INSERT INTO done VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT (id) DO UPDATE SET number = number + 1",
             [evaluation.evaluation_id, evaluation.monitor, evaluation.evaluator, subject.id,
-             f"{evaluation.evaluator_version} of {hash(subject.links)}" if is_live_score and is_known else None,
+             f"{evaluation.evaluator_version} of {hash(subject.links)}" if is_compared and is_known else None,
              evaluation.reason_code if evaluation.reason_code == SkipReason.OVER_BUDGET else evaluation.outcome,
-             evaluation.sampling.probability, evaluation.happened_at is not None, later],
+             evaluation.sampling.probability, is_backfill, later],
         )  # fmt: skip
         superseded = [(name,) for name in evaluation.supersedes]
         self._database.executemany("UPDATE done SET live_score_by = NULL WHERE id = ?", superseded)

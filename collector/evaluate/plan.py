@@ -148,6 +148,10 @@ class Monitor:
             factor = factor if assignment.asks_judge else 1.0  # a budget does not reduce evaluations that cost nothing
         return min(1.0, rate * factor * boost)
 
+    def with_assignments(self, change: Callable[["Monitor", Assignment], Assignment]) -> "Monitor":
+        """The same monitor with changed assignments."""
+        return replace(self, assignments=tuple(change(self, assignment) for assignment in self.assignments))
+
     @property
     def view_settings(self) -> Hashable:
         """The settings that decide how much of a subject a judge is shown."""
@@ -182,10 +186,7 @@ def distinguish_users(monitors: Iterable[Monitor]) -> tuple[Monitor, ...]:
         name = "" if monitor is first else monitor.name
         return replace(assignment, monitor=name, sharers=shared if len(shared) > 1 else ())
 
-    return tuple(
-        replace(monitor, assignments=tuple(distinguish(monitor, assignment) for assignment in monitor.assignments))
-        for monitor in monitors
-    )
+    return tuple(monitor.with_assignments(distinguish) for monitor in monitors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,11 +263,7 @@ class Plan:
             return replace(each, rate=own if own is None else float(own))
 
         def former(monitor: Monitor) -> Monitor:
-            return replace(
-                monitor,
-                rate=float(rates.get(monitor.name, monitor.rate)),
-                assignments=tuple(assignment(monitor, assigned) for assigned in monitor.assignments),
-            )
+            return replace(monitor.with_assignments(assignment), rate=float(rates.get(monitor.name, monitor.rate)))
 
         salt = str(rates.get("", self.salt + (_KEYED if self.key else "")))
         key = self.key if salt.endswith(_KEYED) else ""
@@ -288,13 +285,7 @@ class Plan:
             version, fallback = versions.get(f"{monitor.name}/{each.evaluator.name}", (None, None))
             return replace(each, version=version or each.version, fallback_version=fallback or each.fallback_version)
 
-        return replace(
-            self,
-            monitors=tuple(
-                replace(monitor, assignments=tuple(former(monitor, each) for each in monitor.assignments))
-                for monitor in self.monitors
-            ),
-        )
+        return replace(self, monitors=tuple(monitor.with_assignments(former) for monitor in self.monitors))
 
     def salt_of(self, assignment: Assignment) -> str:
         """The salt that an evaluator's draws are made with."""

@@ -30,10 +30,11 @@ from collector.logs.log import TICK, Log, Record
 from collector.records.json import evaluation_from_json, evaluation_to_json, turn_to_json
 from collector.records.shared_records import share_records
 from collector.service.app import Running, running
+from collector.service.live.history import NumberedConfiguration
 from collector.service.open_logs import open_logs
 from evaluators import GEval, Length
 from evaluators.cases import Turn
-from evaluators.results import Evaluation, Subject
+from evaluators.results import Evaluation, Retry, Subject
 
 TURNS = 12
 MIDDLE = "number = 3"
@@ -245,15 +246,20 @@ async def test_what_is_made_during_the_audit_is_told_from_what_is_not_compared(
     assert line.endswith(" = 12 scored; 2 made after the audit began")
 
 
-async def test_evaluations_by_an_earlier_revision_are_one_number(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("notes_versions", [True, False], ids=["", "a release that noted no versions"])
+async def test_evaluations_by_an_earlier_revision_are_one_number(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, notes_versions: bool
+) -> None:
     """After a new revision of a plug-in, 3,541 were read as missing, and the same 3,541 as too many."""
+    if not notes_versions:
+        monkeypatch.setattr(NumberedConfiguration, "versions", {})
     monkeypatch.setattr(Length, "revision", 1000)
-    lines = (await world.audit()).output.splitlines()
-    other = "by another configuration or version of the evaluator"
-    assert f"due        brief of all: 12 = 12 made {other} (not compared)" in lines
+    made = "scored" if notes_versions else "made by another configuration or version of the evaluator (not compared)"
+    assert f"due        brief of all: 12 = 12 {made}" in (await world.audit()).output.splitlines()
     await world.judge(first=TURNS, turns=3)
     result = await world.audit()
-    assert f"due        brief of all: 15 = 3 scored and 12 made {other} (not compared)" in result.output.splitlines()
+    of = "15 scored" if notes_versions else f"3 scored and 12 {made}"
+    assert f"due        brief of all: 15 = {of}" in result.output.splitlines()
     assert result.exit_code == 0, result.output
 
 
@@ -360,6 +366,7 @@ def of_turns(*spans: str) -> dict[str, Any]:
         ({"score": None, "outcome": "failed"}, {"supersedes": ("first",)}, 0),  # by `rejudge`
         ({}, {"supersedes": ("first",)}, 0),  # by a later revision of a conversation
         ({}, {"happened_at": datetime(2026, 1, 1, tzinfo=UTC)}, 0),  # a backfill
+        ({}, {"happened_at": datetime(2026, 1, 1, tzinfo=UTC), "retry": Retry(attempt=2, reason="x")}, 1),
         ({}, {"evaluator_version": "another"}, 0),
         ({}, {"monitor": "another"}, 0),
         ({}, {"subject": Subject(conversation_id="c", turn_id="another")}, 0),
@@ -368,7 +375,7 @@ def of_turns(*spans: str) -> dict[str, Any]:
         (of_turns("a", "a"), of_turns("a", "a"), 0),  # one span has several turns, so these may be others
     ],
 )
-def test_only_two_live_scores_of_one_subject_and_version_are_two(
+def test_only_two_scores_of_one_subject_and_version_that_no_run_backfilled_are_two(
     first: dict[str, Any], second: dict[str, Any], number: int
 ) -> None:
     now = datetime.now(UTC)

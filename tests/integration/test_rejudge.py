@@ -32,8 +32,9 @@ from collector.evaluate.retry.request import requested_evaluations
 from collector.evaluate.sampling.draw import draw, keyed_salt
 from collector.evaluate.stage import GROUP
 from collector.logs.log import Log, Record
-from collector.records.json import turn_to_json
+from collector.records.json import evaluation_to_json, turn_to_json
 from collector.service.open_logs import open_logs
+from collector.service.plan_builder import evaluator_version_in
 from collector.wording import usd
 from evaluators.cases import Turn
 from evaluators.identity import retry_id
@@ -644,6 +645,33 @@ async def test_what_failed_is_made_once_by_a_changed_criterion(
     new = [each for each in await world.ledger() if each.happened_at]
     assert Counter(each.subject.conversation_id for each in new) == Counter(f"c{n}" for n in range(8))
     assert len(live_ones(await world.ledger())) == 12, "4 by the older version, 8 by the present one"
+
+
+@pytest.mark.parametrize("what", ["failed", "unscored", "all"])
+async def test_a_failure_whose_subject_the_present_version_has_scored_is_not_made_again(
+    world: World, what: What
+) -> None:
+    """After a kill, earlier releases scored live by a new version what the version before it had failed on."""
+    world.configure(**monitored(world, "helpful"))
+    world.judge.faults = BAD_REQUEST
+    await live(world, range(4), expected=4)
+    world.judge.faults = Faults()
+    world.configure(**with_change(world, "helpful", KIND))
+    version = evaluator_version_in(load(world.folder / "evalstream.yaml"), "helpful", "all")
+    failed = {each.subject.turn_id: each for each in await world.ledger()}
+    scored = [
+        replace(
+            failed[name], evaluation_id=name * 16, evaluator_version=version, outcome="scored", score=1.0,
+            raw_score=1.0, error=None,
+        )
+        for name in ("t0", "t1")
+    ]  # fmt: skip
+    async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
+        await logs.evaluations.append(
+            [Record((each.subject.conversation_id or "").encode(), evaluation_to_json(each)) for each in scored]
+        )
+    dry = await rejudge(world, "--what", what, "--dry-run")
+    assert "2 evaluations to make" in dry.stdout, dry.output
 
 
 async def test_what_fails_again_by_a_changed_criterion_is_made_once(world: World) -> None:

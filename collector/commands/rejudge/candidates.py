@@ -250,11 +250,13 @@ class Candidates:
         self._again.sort(key=lambda candidate: candidate.happened_at)
 
     def _is_wanted(self, evaluation: Evaluation) -> bool:
-        if self.what == "failed" and not evaluations.needs_retry(evaluation):
+        score = self.known.by_subject[_key(evaluation)]
+        has_present_score = score is not None and score == self.known.by_present.get(_key(evaluation))
+        if has_present_score or (self.what == "failed" and not evaluations.needs_retry(evaluation)):
             return False
         if self.what != "all":
             return not self.reasons or evaluation.reason_code in self.reasons
-        return self.known.is_current(evaluation) or self.known.by_subject[_key(evaluation)] is None
+        return self.known.is_current(evaluation) or score is None
 
     def _add_owed(
         self, owed: evaluations.PastEvaluation, case: Turn | Conversation | None, references: ReferencesByKey
