@@ -226,17 +226,9 @@ def _accepted(answer: HttpResponse) -> HttpResponse:
     return answer
 
 
-def _rejected_records(answer: HttpResponse) -> int:
-    return _read_reply(answer, ExportLogsServiceResponse()).partial_success.rejected_log_records
-
-
-def _rejected_spans(answer: HttpResponse) -> int:
-    return _read_reply(answer, traces.ExportTraceServiceResponse()).partial_success.rejected_spans
-
-
 _REJECTED: Mapping[str, Callable[[HttpResponse], int]] = {
-    "/v1/logs": _rejected_records,
-    "/v1/traces": _rejected_spans,
+    "/v1/logs": lambda reply: _read_reply(reply, ExportLogsServiceResponse()).partial_success.rejected_log_records,
+    "/v1/traces": lambda reply: _read_reply(reply, traces.ExportTraceServiceResponse()).partial_success.rejected_spans,
 }
 """How many items of a request an answer refuses, by the request's path."""
 

@@ -150,8 +150,6 @@ def _auditor(audit: AuditSettings, config: Config) -> tuple[Evaluator[Any] | Non
 
 def with_pack(assignment: Assignment, pack: Sequence[str], config: Config) -> Assignment:
     """The assignment of an evaluator that asks together with a pack of others, with the version that says so."""
-    if not pack:
-        return assignment
 
     def version(judge: Judge) -> str:
         return _version(config, assignment.evaluator, judge.model, pack)

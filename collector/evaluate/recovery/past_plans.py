@@ -66,9 +66,7 @@ async def configurations_of(
     former: list[tuple[int, Plan]] = []
     for (_, earlier), (until, _) in pairwise(switches):
         if earlier == UNNUMBERED:
-            former += [(end, old_plan) for end, old_plan in unnumbered if end < until]
-            after = [old_plan for end, old_plan in unnumbered if end >= until]
-            former.append((until, after[0] if after else plan))
+            former += [*((min(end, until), old_plan) for end, old_plan in unnumbered), (until, plan)]
         else:
             former.append((until, await history.plan_of(earlier, plan) or plan))
     if switches == [(start[0], UNNUMBERED)]:
