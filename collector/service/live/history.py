@@ -46,7 +46,7 @@ class NumberedConfiguration:
 
 
 def values_of(config: Config) -> dict[str, Any]:
-    """What is stored of a configuration: its live part, and the versions that this process's code gives its evaluators.
+    """The stored form of a configuration: its live part, and the versions that this process's code gives its evaluators.
     The code of a plug-in, or of a release, may give the same definition another version.
     """
     return live_values(config) | {_VERSIONS: build_unasked_plan(config).versions}
