@@ -46,8 +46,9 @@ class NumberedConfiguration:
 
 
 def values_of(config: Config) -> dict[str, Any]:
-    """The stored form of a configuration: its live part, and the versions that this process's code gives its evaluators.
-    The code of a plug-in, or of a release, may give the same definition another version.
+    """The stored form of a configuration: its live part, and its evaluators' versions by the code of this process.
+
+    Code of a plug-in, or of another release, may give the same definition another version.
     """
     return live_values(config) | {_VERSIONS: build_unasked_plan(config).versions}
 
