@@ -25,6 +25,7 @@ from collector.page.sources import (
     Sources,
     Traffic,
     TrafficView,
+    not_evaluated,
 )
 from collector.service.page import with_links
 from evaluators.results import Retry
@@ -352,6 +353,19 @@ async def test_the_traffic_says_what_it_lacks_only_if_it_lacks_something(
     """New users looked for turns that the page "may have left out", though it had all."""
     async with showing(sources=Sources(traffic=lambda: traffic)) as shown, chromium.browsing(shown.url()) as tab:
         assert "\n".join(await tab.locator("#funnel p.what").all_inner_texts()) == text
+
+
+async def test_alerts_that_are_not_evaluated_yet_are_a_line_and_the_traffic_has_its_second(chromium: Chromium) -> None:
+    """The page of a restarted service showed no alert for a minute, and rounded the start of its counts down."""
+    sources = Sources(alerts=lambda: [not_evaluated("Score alerts", 60.0)])
+    async with showing(sources=sources) as shown, chromium.browsing(shown.url()) as tab:
+        line = await tab.locator("#alerts .alert[data-severity=info]").inner_text()
+        assert " ".join(line.split()) == (
+            "Score alerts not evaluated since the start; one that fires is here in about 60 s"
+        )
+        assert re.match(r"since \d\d:\d\d:\d\d, ", await tab.locator("#funnel-note").inner_text())
+        if folder := os.environ.get("SHOTS"):
+            await tab.screenshot(path=f"{folder}/not-yet.png")
 
 
 async def test_traffic_and_cost_say_that_they_are_of_all_versions_as_the_scores_are_of_one(chromium: Chromium) -> None:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from broker import Broker
-from broker_security import PLAIN_USERS, grant, set_password
+from broker_security import PLAIN_USERS, grant, revoke, set_password
 from kafka.errors import SaslAuthenticationFailedError, UnsupportedSaslMechanismError
 from kafka_logs import fresh, settings_for
 from log_stores import TIMING
@@ -248,6 +248,21 @@ async def test_a_password_file_is_read_again(secured_broker: Broker, tmp_path: P
         assert await values(log) == [b"%d" % number for number in range(count)]
 
 
+async def test_a_refused_read_names_the_right_that_is_missing(secured_broker: Broker) -> None:
+    """It named five rights, of a source and of the prefix, in a sentence without a subject."""
+    user = user_of(secured_broker, "right", "SCRAM-SHA-512")
+    topic = permitted(secured_broker, user)
+    async with opened(scram(secured_broker, user, "right"), topic) as log:
+        await log.append([Record(b"k", b"1")])
+        revoke(secured_broker.bootstrap, user, "TOPIC", topic, "READ")
+        with pytest.raises(LogRefused) as caught:
+            await values(log)
+    assert str(caught.value) == (
+        f"Kafka does not permit this user to use the topic {topic}; grant this user READ of it"
+    )
+
+
+@pytest.mark.long
 async def test_why_a_running_service_is_refused_stays_said(own_secured_broker: Broker, tmp_path: Path) -> None:
     """With a wrong CA, its cause and "no append has been acknowledged" took turns on /readyz."""
     broker, files = own_secured_broker, own_secured_broker.certificates
@@ -275,6 +290,10 @@ async def test_why_a_running_service_is_refused_stays_said(own_secured_broker: B
         while time.monotonic() < until:
             said.add(probe.problem())
             await asyncio.sleep(0.05)
+        ca.write_bytes(files.ca.read_bytes())
+        async with asyncio.timeout(30):
+            while probe.problem() is not None:
+                await asyncio.sleep(0.1)
         for task in tasks:
             task.cancel()
     (cause,) = said
