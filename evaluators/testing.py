@@ -210,27 +210,19 @@ class ScriptedJudge:
     async def _ask_pack(self, pack: PackPrompt) -> Verdict[PackReply]:
         async def complete(chat: Chat, questions: Sequence[NamedQuestion]) -> Choice:
             self.questions.append(RecordedQuestion(pack, PackReply, text_of(chat[-1]), pack.logprobs, 1))
-            lines = {question.name: self._entry(question) for question in questions}
-            answer = packed_answer(
-                lines, {question.name: question.key for question in questions if question.key is not None}
-            )
+            by_name = {named.name: named.question for named in questions}
+            entries = {name: _answer_of(self._lines(each.prompt, each.reply)) for name, each in by_name.items()}
+            keys = {named.name: named.key for named in questions if named.key is not None}
+            answer = packed_answer(entries, keys)
             return Choice(answer.text, tokens=answer.tokens)
 
         reply, choice = await ask_pack(pack, self.secret, complete)
         usage = Usage(input_tokens=100, output_tokens=20 * len(pack.questions), calls=1)
         return Verdict([Answer(reply, choice.text)], self.model, self.fingerprint, usage, self.cost_usd)
 
-    def _entry(self, named: NamedQuestion) -> ScriptedAnswer:
-        line = self._lines(named.question.prompt, named.question.reply)
-        if isinstance(line, Exception):
-            raise line
-        return _as_answer(line)
-
     def _answer(self, prompt: Prompt, reply: type[R], key: str | None, *, logprobs: bool) -> Answer[R]:
         line = self._lines(prompt, reply)
-        if isinstance(line, Exception):
-            raise line
-        answer = _as_answer(line)
+        answer = _answer_of(line)
         try:
             return parse_answer(answer.text, reply, key, answer.tokens if logprobs else ())
         except JudgeReplyInvalid as error:
@@ -240,7 +232,9 @@ class ScriptedJudge:
             raise JudgeReplyInvalid(f"{error}; {keys}", type=error.type) from None
 
 
-def _as_answer(line: str | dict[str, Json] | ScriptedAnswer) -> ScriptedAnswer:
+def _answer_of(line: ScriptLine) -> ScriptedAnswer:
+    if isinstance(line, Exception):
+        raise line
     if isinstance(line, ScriptedAnswer):
         return line
     return ScriptedAnswer(line if isinstance(line, str) else orjson.dumps(line).decode())

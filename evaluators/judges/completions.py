@@ -305,8 +305,8 @@ class Completion:
 
     choices: Sequence[Choice]
     model: str | None
-    fingerprint: str | None
     usage: Usage
+    fingerprint: str | None = None
 
     @property
     def tokens(self) -> int:

@@ -53,7 +53,7 @@ class EmbeddingJudge(EndpointJudge):
         except HttpStatusError as refusal:
             raise self._refused(refusal, " ".join(map(str, texts))) from None
         usage = replace(usage_of(payload.get("usage")), output_tokens=0)
-        bill.add(Completion((), text(payload.get("model")), None, usage), estimated_tokens(texts), 0)
+        bill.add(Completion((), text(payload.get("model")), usage), estimated_tokens(texts), 0)
         answer = Answer(parse_reply(orjson.dumps({"vectors": _vectors(payload)}).decode(), reply), "")
         return Verdict([answer], bill.model or self.model, None, bill.usage, bill.cost_usd)
 

@@ -60,9 +60,7 @@ class LangSmith(platform.Platform[LangSmithSettings]):
         """One request for each; a conversation's is on the run of its last turn."""
         for evaluation in platform.scored(batch):
             if evaluation.subject.span_id:
-                yield platform.PlatformRequest(
-                    path="/feedback", body=self._feedback(evaluation), evaluations=(evaluation,)
-                )
+                yield platform.PlatformRequest("/feedback", self._feedback(evaluation), (evaluation,))
 
     def lacks_trace(self, status: int, answer: bytes) -> bool:
         """A 404 of the feedback itself: the run is not there."""

@@ -46,10 +46,8 @@ class Mlflow(platform.Platform[MlflowSettings]):
         """One request for each: the API takes no batches. Failures are assessments with an error."""
         for evaluation in batch:
             if evaluation.outcome != "skipped" and evaluation.subject.trace_id:
-                path = f"{_trace_path(evaluation)}/assessments"
-                yield platform.PlatformRequest(
-                    path=path, body={"assessment": self._assessment(evaluation)}, evaluations=(evaluation,)
-                )
+                body = {"assessment": self._assessment(evaluation)}
+                yield platform.PlatformRequest(f"{_trace_path(evaluation)}/assessments", body, (evaluation,))
 
     def lacks_trace(self, status: int, answer: bytes) -> bool:
         """A 404 with MLflow's own error code."""

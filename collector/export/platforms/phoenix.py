@@ -55,9 +55,7 @@ class Phoenix(platform.Platform[PhoenixSettings]):
         for kind, some in group_by(platform.scored(batch), _kind).items():
             for piece in platform.chunks(some, _MOST) if kind else ():
                 data = [self._annotation(evaluation, kind) for evaluation in piece]
-                yield platform.PlatformRequest(
-                    path=f"/v1/{kind}_annotations?sync=true", body={"data": data}, evaluations=piece
-                )
+                yield platform.PlatformRequest(f"/v1/{kind}_annotations?sync=true", {"data": data}, piece)
 
     def lacks_trace(self, status: int, answer: bytes) -> bool:
         """A 404 that says of spans, traces or sessions that they do not exist; otherwise the address is not

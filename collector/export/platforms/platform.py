@@ -3,7 +3,7 @@
 import base64
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 from urllib.parse import quote
@@ -46,13 +46,14 @@ class AddressedSettings(Protocol):
 S = TypeVar("S", bound=AddressedSettings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PlatformRequest:
     """One request: where to, what, and the evaluations in it. `path` begins with a slash."""
 
     path: str
     body: Json
     evaluations: tuple[Evaluation, ...]
+    _: KW_ONLY
     content_type: str = "application/json"
     method: Literal["POST", "PUT"] = "POST"
 

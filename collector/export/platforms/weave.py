@@ -45,9 +45,7 @@ class Weave(platform.Platform[WeaveSettings]):
         """One request for each; a conversation's is on the call of its last turn, where it is none itself."""
         for evaluation in platform.scored(batch):
             if self._place(evaluation) is not None:
-                yield platform.PlatformRequest(
-                    path="/feedback/create", body=self._feedback(evaluation), evaluations=(evaluation,)
-                )
+                yield platform.PlatformRequest("/feedback/create", self._feedback(evaluation), (evaluation,))
 
     def _place(self, evaluation: Evaluation) -> str | None:
         span, in_agents = evaluation.subject.span_id, self._settings.view == "agents"

@@ -93,9 +93,7 @@ def completion(content: bytes) -> Completion:
         finish_reason="length" if ended == "length" else "stop",
         refused=ended == "filtered",
     )
-    return Completion(
-        choices=[choice], model=text(payload.get("model")), fingerprint=None, usage=usage_of(payload.get("usage"))
-    )
+    return Completion([choice], model=text(payload.get("model")), usage=usage_of(payload.get("usage")))
 
 
 def _without_limits(schema: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 
 from evaluators.cases import Json
-from evaluators.judges.apis.payload import probability
+from evaluators.judges.apis.payload import object_in, probability, text
 from evaluators.judges.apis.writing import bearer
+from evaluators.judges.completions import usage_of
 from evaluators.questions import ChoiceQuestion, Decision, PredicateQuestion, QuestionGroup, TypedQuestion
 from evaluators.results import Usage
 
@@ -70,7 +71,7 @@ class DecisionRequest:
     extra: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DecisionReply:
     """The answer: a decision for each question, in their order."""
 
@@ -82,16 +83,30 @@ class DecisionReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidingApi:
-    """One wire format. `most` is how many questions a request may have; endpoints may take fewer."""
+    """One wire format. `most` is how many questions a request may have; endpoints may take fewer.
+
+    `decisions` reads what a response has under `answers`: a decision for each question, in their order.
+    """
 
     name: str
     path: str
     body: Callable[[DecisionRequest], dict[str, Json]]
-    reply: Callable[[bytes, Sequence[NumberedQuestion]], DecisionReply]
+    decisions: Callable[[Any, Sequence[NumberedQuestion]], Sequence[Decision]]
     most: int
     headers: Callable[[str], Mapping[str, str]] = bearer
     vendor: str = "OPENAI"
     base_url: str = "https://api.openai.com/v1"
+
+    def reply(self, content: bytes, questions: Sequence[NumberedQuestion]) -> DecisionReply:
+        """Read the body of a response with status 200.
+
+        Raises:
+            NoCompletion: the body holds no answers. HttpStatusError: it is an error with a code or a status of its own,
+            which says what it means.
+        """
+        payload = object_in(content, "answers")
+        decisions = self.decisions(payload["answers"], questions)
+        return DecisionReply(decisions, text(payload.get("model")), usage_of(payload.get("usage")))
 
 
 def number_questions(groups: Sequence[QuestionGroup], material: Mapping[str, Json]) -> Sequence[NumberedQuestion]:

@@ -9,8 +9,7 @@ from typing import Any
 
 from evaluators.cases import Json
 from evaluators.judges.apis import deciding
-from evaluators.judges.apis.payload import object_in, objects, text
-from evaluators.judges.completions import usage_of
+from evaluators.judges.apis.payload import objects, text
 from evaluators.questions import Decision
 
 MOST_QUESTIONS = 400
@@ -51,26 +50,14 @@ def _described(key: str, numbered: deciding.NumberedQuestion) -> list[Json]:
     return [{key: value, "description": meaning} if meaning else {key: value} for value, meaning in values]
 
 
-def reply(content: bytes, questions: Sequence[deciding.NumberedQuestion]) -> deciding.DecisionReply:
-    """Read the body of a response with status 200.
-
-    Raises:
-        NoCompletion: the body holds no answers. HttpStatusError: it is an error with a code or a status of its own,
-        which says what it means.
-    """
-    payload = object_in(content, "answers")
-    answers = objects(payload.get("answers"))
+def decisions(value: Any, questions: Sequence[deciding.NumberedQuestion]) -> list[Decision]:
+    """See `DecidingApi.decisions`."""
+    answers = objects(value)
     by_name = {answer["name"]: answer for answer in answers if isinstance(answer.get("name"), str)}
     nothing: list[dict[str, Any]] = [{}] * len(questions)
     in_order = answers if len(answers) == len(questions) and not by_name else nothing
-    return deciding.DecisionReply(
-        decisions=[
-            _decision(by_name.get(question.name, answer), question)
-            for question, answer in zip(questions, in_order, strict=True)
-        ],
-        model=text(payload.get("model")),
-        usage=usage_of(payload.get("usage")),
-    )
+    pairs = zip(questions, in_order, strict=True)
+    return [_decision(by_name.get(question.name, answer), question) for question, answer in pairs]
 
 
 def _decision(answer: dict[str, Any], numbered: deciding.NumberedQuestion) -> Decision:
@@ -87,4 +74,6 @@ def _decision(answer: dict[str, Any], numbered: deciding.NumberedQuestion) -> De
     return numbered.decision(shares)
 
 
-DECISIONS = deciding.DecidingApi(name="decisions", path="/decisions", body=body, reply=reply, most=MOST_QUESTIONS)
+DECISIONS = deciding.DecidingApi(
+    name="decisions", path="/decisions", body=body, decisions=decisions, most=MOST_QUESTIONS
+)

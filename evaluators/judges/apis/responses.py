@@ -99,9 +99,7 @@ def _made(payload: Mapping[str, Any]) -> Completion:
         refused=ended == "filtered" or any(part.get("type") == "refusal" for part in parts),
         tokens=tokens_of(written[0].get("logprobs")) if len(written) == 1 else (),
     )
-    return Completion(
-        choices=[choice], model=text(payload.get("model")), fingerprint=None, usage=usage_of(payload.get("usage"))
-    )
+    return Completion([choice], model=text(payload.get("model")), usage=usage_of(payload.get("usage")))
 
 
 RESPONSES = WritingApi(

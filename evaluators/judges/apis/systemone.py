@@ -10,8 +10,7 @@ from evaluators.asking.prompt_isolation import sanitize_json
 from evaluators.cases import Json
 from evaluators.judges.answer_places import mapping
 from evaluators.judges.apis import deciding
-from evaluators.judges.apis.payload import object_in, probability, text
-from evaluators.judges.completions import usage_of
+from evaluators.judges.apis.payload import probability
 from evaluators.questions import Decision
 
 MOST_QUESTIONS = 255
@@ -38,20 +37,10 @@ def _question(numbered: deciding.NumberedQuestion) -> dict[str, Json]:
     return {"type": "choice", "instructions": numbered.text, "criteria": meanings}
 
 
-def reply(content: bytes, questions: Sequence[deciding.NumberedQuestion]) -> deciding.DecisionReply:
-    """Read the body of a response with status 200.
-
-    Raises:
-        NoCompletion: the body holds no answers. HttpStatusError: it is an error with a code or a status of its own,
-        which says what it means.
-    """
-    payload = object_in(content, "answers")
-    answers = mapping(payload.get("answers"))
-    return deciding.DecisionReply(
-        decisions=[_decision(mapping(answers.get(question.name)), question) for question in questions],
-        model=text(payload.get("model")),
-        usage=usage_of(payload.get("usage")),
-    )
+def decisions(value: Any, questions: Sequence[deciding.NumberedQuestion]) -> list[Decision]:
+    """See `DecidingApi.decisions`."""
+    answers = mapping(value)
+    return [_decision(mapping(answers.get(question.name)), question) for question in questions]
 
 
 def _decision(answer: dict[str, Any], numbered: deciding.NumberedQuestion) -> Decision:
@@ -68,4 +57,6 @@ def _decision(answer: dict[str, Any], numbered: deciding.NumberedQuestion) -> De
     return numbered.decision(shares, kept_mass)
 
 
-SYSTEMONE = deciding.DecidingApi(name="systemone", path="/systemone", body=body, reply=reply, most=MOST_QUESTIONS)
+SYSTEMONE = deciding.DecidingApi(
+    name="systemone", path="/systemone", body=body, decisions=decisions, most=MOST_QUESTIONS
+)
