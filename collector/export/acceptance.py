@@ -1,11 +1,19 @@
-"""Whether an answer with a status of success is an acceptance: it may be a login page, or say no in its body."""
+"""Requests of exporters, and what their answers mean.
 
-from collections.abc import Callable, Mapping
+An answer with a status of success may be no acceptance: a login page, or one that says no in its body.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
+
+import aiohttp
 
 from collector.dialects.decode import as_dict
 from collector.export.exporter import ExportUnavailable
-from evaluators.wire.http_client import HttpResponse
+from evaluators.judges.connection import connection_problem
+from evaluators.judges.error_mapping import seconds_to_wait
+from evaluators.wire.http_client import HttpClient, HttpResponse
 from evaluators.wire.outside_json import outside_or_none
 
 _OTLP = frozenset({"application/x-protobuf", "application/json"})
@@ -61,6 +69,25 @@ class Refused(ExportUnavailable):
             remedy = f": {place}; correct the exporter's endpoint"
         super().__init__(why or f"status {status}{remedy}", reason=f"http_{status}" if why is None else "not_accepted")
         self.status = status
+
+
+async def answer_to(
+    client: HttpClient, method: str, url: str, *, again: Collection[int], headers: Mapping[str, str], data: Any
+) -> HttpResponse:
+    """The answer to a request.
+
+    Raises:
+        ExportUnavailable: there is none, or its status is one of `again`: the same request may be taken later.
+    """
+    try:
+        answer = await client.request(method, url, headers=headers, data=data)
+    except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
+        raise ExportUnavailable(f"no answer: {connection_problem(error)}", reason="no_connection") from error
+    status = answer.status_code
+    if status in again:
+        wait = seconds_to_wait(answer.headers.get("Retry-After"), time.time())
+        raise ExportUnavailable(f"status {status}", reason=f"http_{status}", retry_after=wait)
+    return answer
 
 
 def no_acceptance(answer: HttpResponse) -> str | None:

@@ -3,14 +3,12 @@
 import gzip as gzip_
 import io
 import logging
-import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import aiohttp
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
@@ -20,15 +18,13 @@ from pydantic import Field, SecretStr, field_validator
 from collector.backoff import Backoff
 from collector.durations import Seconds
 from collector.errors import ConfigError
-from collector.export.acceptance import Refused, no_otlp
+from collector.export.acceptance import Refused, answer_to, no_otlp
 from collector.export.exporter import ExportContext, ExporterSettings, ExportUnavailable, bounded_refusals
 from collector.logs.log import Confirm, certain
 from collector.section import checked_base
 from collector.telemetry.drop_reasons import DropReason
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
-from evaluators.judges.connection import connection_problem
-from evaluators.judges.error_mapping import seconds_to_wait
 from evaluators.secret_files import SecretFiles
 from evaluators.wire.http_client import HttpClient, HttpResponse
 
@@ -144,10 +140,8 @@ class OtlpClient:
     async def _post(self, path: str, body: bytes, headers: dict[str, str]) -> HttpResponse:
         address = self.destination.endpoint.rstrip("/") + path
         sent = {**self.destination.headers(), **headers}
-        try:
-            return _accepted(await self.client.request("POST", address, data=io.BytesIO(body), headers=sent))
-        except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
-            raise ExportUnavailable(f"no answer: {connection_problem(error)}", reason="no_connection") from error
+        data = io.BytesIO(body)
+        return _accepted(await answer_to(self.client, "POST", address, again=_AGAIN, headers=sent, data=data))
 
     def _drop(self, error: Refused, count: int) -> int:
         self.telemetry.drop(f"export_{self.exporter}", error.reason, count)
@@ -217,9 +211,6 @@ async def open_otlp_client(
 
 
 def _accepted(answer: HttpResponse) -> HttpResponse:
-    if answer.status_code in _AGAIN:
-        wait = seconds_to_wait(answer.headers.get("Retry-After"), time.time())
-        raise ExportUnavailable(f"status {answer.status_code}", reason=f"http_{answer.status_code}", retry_after=wait)
     why = no_otlp(answer) if answer.is_success else None
     if why is not None or not answer.is_success:
         raise Refused(answer.status_code, why, key="headers", place="nothing takes OTLP there")

@@ -11,19 +11,16 @@ from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
-import aiohttp
 import orjson
 
 from collector.backoff import Backoff
-from collector.export.acceptance import Refused, no_acceptance
+from collector.export.acceptance import Refused, answer_to, no_acceptance
 from collector.export.exporter import ExportContext, ExportUnavailable, bounded_refusals
 from collector.export.platforms.corrections import CorrectedPlatform, CorrectionReading
 from collector.export.platforms.platform import Platform, PlatformRequest, PlatformSettings, TraceMissing
 from collector.logs.log import Confirm
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
-from evaluators.judges.connection import connection_problem
-from evaluators.judges.error_mapping import seconds_to_wait
 from evaluators.results import Evaluation
 from evaluators.wire.http_client import HttpClient, HttpResponse
 
@@ -116,15 +113,9 @@ class PlatformSender:
         headers = {name: value.get_secret_value() for name, value in self.platform.headers().items()}
         data = orjson.dumps(request.body) if method != "GET" else None
         signature = self.platform.signature(request, data or b"", self.clock())
-        try:
-            answer = await self.client.request(
-                method,
-                self.platform.endpoint.rstrip("/") + path,
-                data=data,
-                headers={"Content-Type": request.content_type, **headers, **signature},
-            )
-        except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
-            raise ExportUnavailable(f"no answer: {connection_problem(error)}", reason="no_connection") from error
+        sent = {"Content-Type": request.content_type, **headers, **signature}
+        url = self.platform.endpoint.rstrip("/") + path
+        answer = await answer_to(self.client, method, url, again=_AGAIN, headers=sent, data=data)
         return self._accepted_content(answer)
 
     def _accepted_content(self, answer: HttpResponse) -> bytes:
@@ -133,9 +124,6 @@ class PlatformSender:
             raise _Rejection(status, why, lacks_trace=False)
         if answer.is_success:
             return answer.content
-        if status in _AGAIN:
-            wait = seconds_to_wait(answer.headers.get("Retry-After"), time.time())
-            raise ExportUnavailable(f"status {status}", reason=f"http_{status}", retry_after=wait)
         raise _Rejection(status, lacks_trace=self.platform.lacks_trace(status, answer.content))
 
     async def _rate(self) -> None:
