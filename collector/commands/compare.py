@@ -9,7 +9,7 @@ from collector.alerting.releases.gate import Decision, GateQuestion, decide
 from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, HourlyScores
 from collector.alerting.releases.releases import ALIKE, Release, ReleaseRules, releases
 from collector.alerting.releases.stage import MEMORY
-from collector.config.command_options import require_known, require_window
+from collector.config.command_options import WindowOptions, require_known, require_window
 from collector.config.configured import Config
 from collector.errors import DONE, FAILED, ConfigError
 from collector.past.evaluations import EvaluationFilter, selected_in
@@ -32,12 +32,10 @@ _STATES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompareOptions:
+class CompareOptions(WindowOptions):
     """The command's options: releases from `since` to `until`, of one attribute, or of two of its values."""
 
     monitor: str
-    since: datetime
-    until: datetime
     attribute: str | None = None
     baseline: str | None = None
     version: str | None = None

@@ -1,12 +1,32 @@
-"""Options that many commands have: their refusals, each in one sentence with the remedy, and the file of --output."""
+"""Options that many commands have: their fields, their refusals, each in one sentence with the remedy, and the file of
+--output.
+"""
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from collector.errors import ConfigError
 from collector.wording import unknown
 from evaluators.private_files import open_private
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowOptions:
+    """The options of a command that reads the past, from `since` to before `until`."""
+
+    since: datetime
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgingOptions:
+    """The options of a command that asks judges: the most that they may cost, the file of the results, the form."""
+
+    max_usd: float | None = None
+    output: Path | None = None
+    json: bool = False
 
 
 def require_known(option: str, noun: str, names: Iterable[str | None], known: Collection[str]) -> None:

@@ -18,7 +18,7 @@ from collector.commands.align.reading import LabelledSubject, Parts, material_of
 from collector.commands.align.replays import ReplayBench, Replayed, replayed
 from collector.commands.align.report import AlignReport, TriedCandidate, as_json, as_text, as_yaml
 from collector.commands.score.runner import guarded_run, require_prices
-from collector.config.command_options import require_known, write_new
+from collector.config.command_options import JudgingOptions, require_known, write_new
 from collector.config.configured import Config, without_audits
 from collector.errors import DONE, FAILED, ConfigError
 from collector.judging.open_judges import open_judges
@@ -45,7 +45,7 @@ class ProposingJudge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlignOptions:
+class AlignOptions(JudgingOptions):
     """The command's options. Without a file, the `labels` are the page's.
 
     `proposer` is a judge of the configuration, the evaluator's own unless named. At most `candidates` changes are
@@ -59,9 +59,6 @@ class AlignOptions:
     candidates: int = 4
     holdout: float = 0.5
     random: bool = False
-    max_usd: float | None = None
-    output: Path | None = None
-    json: bool = False
     patience: float = proposal.PATIENCE
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from collector.commands.cases.formats import FORMATS
 from collector.commands.cases.selection import SelectedCase, Which, candidates, diverse
-from collector.config.command_options import require_known, require_window, write_new
+from collector.config.command_options import WindowOptions, require_known, require_window, write_new
 from collector.config.configured import Config
 from collector.errors import DONE, FAILED, ConfigError
 from collector.past.evaluations import EvaluationFilter, evaluations_in, key_of, select, subject_key
@@ -21,14 +20,12 @@ from evaluators.results import Evaluation, Label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CasesOptions:
+class CasesOptions(WindowOptions):
     """The command's options. `most` is how many cases are wanted, `diverse` whether near-duplicates are left out;
     None leaves them out unless the cases represent the traffic.
     """
 
     which: Which = "failed"
-    since: datetime
-    until: datetime
     monitor: str | None = None
     evaluators: Sequence[str] = ()
     below: float | None = None

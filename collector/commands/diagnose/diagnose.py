@@ -10,7 +10,7 @@ from collector.alerting.diagnosis.explain_drop import ERROR_RATE, SURE, DropExpl
 from collector.alerting.diagnosis.recent_scores import Period, scored_item, scores_between, worst_of
 from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, members
 from collector.alerting.watch.stage import WatchFold, WatchStage
-from collector.config.command_options import require_known
+from collector.config.command_options import WindowOptions, require_known
 from collector.config.configured import Config
 from collector.errors import DONE, ConfigError, EvalstreamError
 from collector.logs.log import Log
@@ -31,12 +31,10 @@ _INTERVAL, _DAY = 60.0, timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnoseOptions:
+class DiagnoseOptions(WindowOptions):
     """The command's options: the window `since` to `until`, compared with `against` to `since`."""
 
     monitor: str
-    since: datetime
-    until: datetime
     against: datetime | None = None
     evaluators: Sequence[str] = ()
 

@@ -93,18 +93,14 @@ TOKEN = "EVALSTREAM_FETCH_TOKEN"  # noqa: S105 - the name of a variable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchOptions:
-    """The command's options. `patience` is how long (s) a request that may yet be answered is repeated."""
+class FetchOptions(Wanted):
+    """The command's options: the requested traces, and where from. `patience` is how long (s) a request that may yet be
+    answered is repeated.
+    """
 
     source: str
     output: Path
-    since: datetime
-    until: datetime
-    limit: int
     url: str | None = None
-    query: str | None = None
-    services: Sequence[str] = ()
-    project: str | None = None
     token_file: Path | None = None
     headers: Sequence[str] = ()
     patience: float = 120.0
@@ -123,18 +119,14 @@ async def fetch_traces(options: FetchOptions, environment: Mapping[str, str], sa
     """
     source = _source(options)
     headers = _headers(options, environment)
-    wanted = Wanted(
-        since=options.since, until=options.until, limit=options.limit, query=options.query,
-        services=tuple(options.services), project=options.project,
-    )  # fmt: skip
     async with HttpClient(timeout=TIMEOUT, longest=LONGEST) as client:
         backoff = Backoff(deadline=options.patience, patience=options.patience)
         api = ApiReader(source.title, options.url or source.url, headers, client, backoff=backoff, say=say)
         try:
             with whole_file(options.output) as file:
-                count = await _write(source, api, wanted, file)
+                count = await _write(source, api, options, file)
         except _NoTraces:
-            between = f"between {_minute(wanted.since)} and {_minute(wanted.until)}"
+            between = f"between {_minute(options.since)} and {_minute(options.until)}"
             say(f"no trace {between} in {source.title}; an earlier --from takes in more")
             return FAILED
     full = f"; more may be there: --limit is {options.limit:,}" if count == options.limit else ""

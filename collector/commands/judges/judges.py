@@ -18,7 +18,7 @@ from collector.calibration.labels import HumanLabel, by_subject, evaluations_by_
 from collector.commands.judges.bench import Attempt, Bench, Figure, JudgedCase, JudgeFigures, LossScale, bench
 from collector.commands.score.runner import RunResult, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import limit_message
-from collector.config.command_options import require_known
+from collector.config.command_options import JudgingOptions, require_known
 from collector.config.configured import Config, EvaluatorEntry
 from collector.errors import ConfigError
 from collector.evaluate.job_builder import command_job
@@ -173,7 +173,7 @@ def _why(chosen: JudgeFigures, result: Bench) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgesOptions:
+class JudgesOptions(JudgingOptions):
     """The command's options. Each judge judges each case `repeat` times.
 
     `margin` is by how much a judge may agree less with people than the best one. Without names all suitable judges
@@ -185,9 +185,6 @@ class JudgesOptions:
     judges: Sequence[str] = ()
     repeat: int = 2
     margin: float = 0.05
-    max_usd: float | None = None
-    output: Path | None = None
-    json: bool = False
 
 
 def compare_judges(config: Config, options: JudgesOptions) -> int:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import orjson
 
 from collector.calibration.page_labels import human_of
-from collector.config.command_options import require_window
+from collector.config.command_options import WindowOptions, require_window
 from collector.config.configured import Config
 from collector.errors import DONE, FAILED, BadInput, ConfigError
 from collector.logs.log import Log, StoredRecord, records_from
@@ -143,14 +143,12 @@ def _json(value: Json) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParquetOptions:
+class ParquetOptions(WindowOptions):
     """The command's options: the days from the day of `since` to the last one that ends before `until`. `texts`:
     explanations.
     """
 
     destination: str
-    since: datetime
-    until: datetime
     texts: bool = True
 
 

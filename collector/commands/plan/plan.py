@@ -16,7 +16,7 @@ from collector.alerting.rules.targets import ALIKE
 from collector.calibration.page_labels import LabelIndex
 from collector.commands.plan import past_figures
 from collector.commands.plan.allocation import Allocation, allocate, cheapest, cheapest_boosts, rounded
-from collector.config.command_options import require_known, require_window
+from collector.config.command_options import WindowOptions, require_known, require_window
 from collector.config.configured import Config
 from collector.config.settings import BoostSettings, PlannedRate, UseSettings
 from collector.errors import DONE, ConfigError, EvalstreamError
@@ -39,7 +39,7 @@ FEWEST_IN_STRATUM = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOptions:
+class PlanOptions(WindowOptions):
     """The command's options: the standard error to reach, and the past from `since` to `until`.
 
     With `usd_per_label`, `error` is of the mean that people would give.
@@ -47,8 +47,6 @@ class PlanOptions:
 
     error: float
     monitor: str
-    since: datetime
-    until: datetime
     evaluator: str | None = None
     usd_per_label: float | None = None
 

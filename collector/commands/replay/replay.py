@@ -25,7 +25,7 @@ from collector.commands.score.gate import TWO_DEFINITIONS, opposed
 from collector.commands.score.output import content_id, read_attempts
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, require_prices, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
-from collector.config.command_options import require_known
+from collector.config.command_options import JudgingOptions, require_known
 from collector.config.configured import Config, EvaluatorEntry, without_audits
 from collector.config.packs import pack_of
 from collector.config.settings import UseSettings
@@ -282,7 +282,7 @@ PastJob = tuple[PastEvaluation, Job]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayOptions:
+class ReplayOptions(JudgingOptions):
     """The command's options.
 
     `selection` selects the evaluations to make again. `by` is the new evaluator if its name differs from the old one's,
@@ -296,9 +296,6 @@ class ReplayOptions:
     judge: str | None = None
     paths: Sequence[str] = ()
     labels: Path | None = None
-    output: Path | None = None
-    max_usd: float | None = None
-    json: bool = False
     batch: bool = False
     pace: "BatchPace | None" = None
 

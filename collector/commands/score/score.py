@@ -22,7 +22,7 @@ from collector.assemble.trace import Assembler
 from collector.commands.normalize import normalize
 from collector.commands.score.gate import GateResult, as_junit, as_markdown, compare_two, compare_with_base, read_base
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, judges_of, require_prices, run_jobs
-from collector.config.command_options import require_known
+from collector.config.command_options import JudgingOptions, require_known
 from collector.config.configured import Config, without_audits
 from collector.errors import ConfigError
 from collector.evaluate.failures import REMEDIES, remedy_of
@@ -230,7 +230,7 @@ def _cells(summary: ScoreSummary) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreOptions:
+class ScoreOptions(JudgingOptions):
     """The command's options. `fail_under` is the mean below which the exit status is 1.
 
     If lower is better, the status is 1 above a mean of 1 - `fail_under`.
@@ -242,10 +242,7 @@ class ScoreOptions:
 
     paths: Sequence[str]
     evaluators: Sequence[str] = ()
-    output: Path | None = None
     fail_under: float | None = None
-    max_usd: float | None = None
-    json: bool = False
     worst: int = 0
     against: Path | None = None
     tolerance: float = 0.0

@@ -20,7 +20,7 @@ import yaml
 
 from collector.alerting.rules.series import WINDOWS
 from collector.alerting.rules.targets import ALIKE, Target, detector, segment_dimensions, targets
-from collector.config.command_options import require_known, require_window
+from collector.config.command_options import WindowOptions, require_known, require_window
 from collector.config.configured import Config
 from collector.errors import DONE, EvalstreamError
 from collector.export.segments import ALL, Segments, count_segments
@@ -165,11 +165,9 @@ _STARTS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetsOptions:
+class TargetsOptions(WindowOptions):
     """The command's options: the history from `since` to `until`."""
 
-    since: datetime
-    until: datetime
     monitor: str | None = None
 
 
