@@ -203,7 +203,6 @@ class PrometheusExporter:
         self._confirm, self._confirm_feedback = context.confirm, context.confirm_feedback
         self._feedback: set[tuple[str, str, str]] = set()
         self._telemetry = context.telemetry
-        self._audited: dict[tuple[str, str], MonitoredEvaluator] = {}
         self._audits = AuditedClusters(capacity=settings.max_conversations, pause=settings.conversation_window)
         self._sums = BoundedSums(capacity=settings.max_conversations, pause=settings.conversation_window)
         self._corrected = CorrectedSums(context.telemetry, self._sums)
@@ -211,7 +210,7 @@ class PrometheusExporter:
         self._models: dict[tuple[str, str], set[tuple[str, str | None]]] = {}
         self._created: list[str] = []
         self._evaluators: tuple[MonitoredEvaluator, ...] = ()
-        self._labelled: dict[tuple[str, str], MonitoredEvaluator] = {}
+        self._watched: dict[tuple[str, str], MonitoredEvaluator] = {}
         self._described: set[tuple[str, ...]] = set()
         self.take_evaluators(context.evaluators)
         self._segments = Segments(settings.dimensions, self._create_segment)
@@ -234,13 +233,8 @@ class PrometheusExporter:
         and are marked as not in use.
         """
         self._evaluators = evaluators
+        self._watched = {(evaluator.monitor, evaluator.evaluator): evaluator for evaluator in evaluators}
         before, self._described = self._described, set[tuple[str, ...]]()
-        self._labelled = {
-            (evaluator.monitor, evaluator.evaluator): evaluator for evaluator in evaluators if evaluator.labels
-        }
-        self._audited = {
-            (evaluator.monitor, evaluator.evaluator): evaluator for evaluator in evaluators if evaluator.audit_version
-        }
         for evaluator in evaluators:
             _reserve_labels(self._telemetry, evaluator)
             self._described.update(_descriptions(evaluator))
@@ -334,10 +328,11 @@ class PrometheusExporter:
         if time > self._newest.get(key, 0.0):
             self._newest[key] = time
             self._telemetry.gauge(metrics.LAST_SUCCESS, evaluation.evaluator, evaluation.monitor).set(time)
-        if (labelled := self._labelled.get(key)) is not None:
-            self._count_label(evaluation, labelled, labels, grown)
-        if (audited := self._audited.get(key)) is not None and audited.audit_version is not None:
-            self._count_audit(evaluation, score, audited.audit_version, labels, grown)
+        watched = self._watched.get(key)
+        if watched is not None and watched.labels:
+            self._count_label(evaluation, watched, labels, grown)
+        if watched is not None and watched.audit_version:
+            self._count_audit(evaluation, score, watched.audit_version, labels, grown)
         if evaluation.passed is not None:
             verdict = "pass" if evaluation.passed else "fail"
             self._telemetry.counter(metrics.VERDICTS, *labels, verdict).inc(1, None if evaluation.passed else trace)
