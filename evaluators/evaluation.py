@@ -259,7 +259,8 @@ async def _outcome(evaluator: Evaluator[Any], case: Turn | Conversation, judge: 
         return Skipped(reason=str(error))
     except EvaluationError as error:
         bug = error.__cause__ if error.type == _INTERNAL else None  # of a member
-        return Failure(type=error.type, message=str(error)[:_LONGEST_MESSAGE], cause=bug)
+        message = str(error)[:_LONGEST_MESSAGE]
+        return Failure(type=error.type, message=message, probability=error.probability, cause=bug)
     except Exception as error:  # noqa: BLE001 - a bug in one evaluator must cost one evaluation, not the service
         return _internal(evaluator, error)
     finally:
@@ -422,7 +423,7 @@ def make_record(
         evaluation_id=evaluation_id, evaluator=evaluator.name, evaluator_version=evaluator_version,
         scope=evaluator.scope, monitor=monitor, subject=subject_of(case),
         judge=result.judge, usage=result.usage, cost_usd=result.cost_usd,
-        sampling=sampling.with_own_draw(result.outcome.probability if isinstance(result.outcome, Score) else None),
+        sampling=sampling.with_own_draw(result.outcome.probability),
         supersedes=supersedes, retry=retry, attributes=dict(attributes or {}),
         started_at=result.started_at, ended_at=result.ended_at, happened_at=happened_at,
         **_recorded_outcome(evaluator, result),

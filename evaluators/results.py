@@ -159,19 +159,24 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """Not judged. `reason` is a `SkipReason` and its details, like `missing_field: expected_output`."""
+    """Not judged. `reason` is a `SkipReason` and its details, like `missing_field: expected_output`; `probability` is
+    that of `Score`.
+    """
 
     reason: str
+    probability: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Could not be judged. `type` is fit for a metric label; `message` never holds judged text. `cause` is a bug in
-    an evaluator's code, for tests; its text may hold judged text, so no record and no log has it.
+    an evaluator's code, for tests; its text may hold judged text, so no record and no log has it. `probability` is
+    that of `Score`.
     """
 
     type: str
     message: str
+    probability: float = 1.0
     cause: BaseException | None = field(default=None, compare=False, repr=False)
 
 
@@ -262,6 +267,11 @@ class Sampling:
     def with_own_draw(self, own: float | None) -> "Sampling":
         """The sampling with an evaluator's own draw, if it made one: the two draws are independent."""
         return self if own is None or own == 1.0 else replace(self, probability=self.probability * own, own=own)
+
+    @property
+    def of_subject(self) -> "Sampling":
+        """The sampling of the subject, without an evaluator's own draw: it has chosen what the evaluator skips, too."""
+        return self if self.own is None else replace(self, probability=self.probability / self.own, own=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -206,7 +206,7 @@ def _subject_of(evaluation: Evaluation) -> FeedbackSubject:
     return FeedbackSubject(
         monitor=evaluation.monitor, conversation_id=subject.conversation_id, turn_id=subject.turn_id,
         trace_id=subject.trace_id, span_id=subject.span_id, response_id=subject.response_id,
-        sampling=evaluation.sampling,
+        sampling=evaluation.sampling.of_subject,
     )  # fmt: skip
 
 

@@ -46,6 +46,7 @@ from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, usd_again
 from collector.statistics.agreement import ScoreScale
+from collector.statistics.bounded_sums import Weight
 from collector.telemetry.plain import plain
 from collector.wording import as_utc, listed, plural, usd
 from evaluators.cases import Turn
@@ -427,9 +428,8 @@ def _draw(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
 
 
 def own_probability(evaluation: Evaluation) -> float:
-    """The probability of this service's own draw, without earlier samplers'."""
-    upstream = evaluation.sampling.upstream
-    return evaluation.sampling.probability / (1.0 if upstream == "unknown" else upstream)
+    """The probability of this service's own draw, without earlier samplers' and the evaluator's."""
+    return 1.0 / Weight.of(evaluation.sampling.of_subject).own
 
 
 def _wait(traced: EvaluationTrace) -> float | None:
@@ -566,10 +566,11 @@ def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
         prices = ", ".join(f"{name}: {price[0]:g} and {price[1]:g} USD per million" for name, price in known.items())
         among = ", the audit's among them" if audited is not None and usage.calls > 1 else ""
         yield f"paid       {plural(usage.calls, 'call')}{among}, {tokens}, {cost}{prices and f' ({prices})'}"
-    upstream = evaluation.sampling.upstream
-    own = f"{own_probability(evaluation):g}"
-    factors = own if upstream == "unknown" else f"({own} here × {upstream:g} by earlier samplers)"
-    yield f"weight     {1.0 / evaluation.sampling.probability:g} = 1 / {factors}"
+    sampling, factors = evaluation.sampling, [f"{own_probability(evaluation):g}"]
+    factors += [] if sampling.own is None else [f"{sampling.own:g} by the evaluator's own draw"]
+    factors += [] if sampling.upstream == "unknown" else [f"{sampling.upstream:g} by earlier samplers"]
+    product = f"({factors[0]} here × {' × '.join(factors[1:])})" if factors[1:] else factors[0]
+    yield f"weight     {1.0 / sampling.probability:g} = 1 / {product}"
 
 
 _OF_ALL = ("prometheus", "jsonl")

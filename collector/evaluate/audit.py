@@ -113,7 +113,7 @@ class EvaluationAudit(AbstractContextManager["EvaluationAudit"]):
             [evaluation.evaluation_id, evaluation.monitor, evaluation.evaluator, subject.id,
              f"{evaluation.evaluator_version} of {hash(subject.links)}" if is_compared and is_known else None,
              evaluation.reason_code if evaluation.reason_code == SkipReason.OVER_BUDGET else evaluation.outcome,
-             evaluation.sampling.probability, is_backfill, later],
+             evaluation.sampling.of_subject.probability, is_backfill, later],
         )  # fmt: skip
         superseded = [(name,) for name in evaluation.supersedes]
         self._database.executemany("UPDATE done SET live_score_by = NULL WHERE id = ?", superseded)

@@ -303,12 +303,13 @@ class PrometheusExporter:
         segment = self._segments.of(evaluation.attributes)
         labels = (evaluation.evaluator, evaluation.evaluator_version, evaluation.monitor, segment)
         self._telemetry.counter(metrics.EVALUATIONS, *labels, evaluation.outcome, evaluation.reason_code).inc()
+        sampling = evaluation.sampling.of_subject  # what a gate skips counts itself: no score stands for it here
         if evaluation.retry is None:
-            self._telemetry.counter(metrics.EVALUATION_WEIGHT, *labels).inc(Weight.of(evaluation.sampling).own)
+            self._telemetry.counter(metrics.EVALUATION_WEIGHT, *labels).inc(Weight.of(sampling).own)
         else:  # the failed evaluation has already added the weight
             self._telemetry.counter(metrics.EVALUATIONS_RETRIED, *labels, evaluation.retry.reason).inc()
-        sampled = evaluation.monitor, evaluation.evaluator, evaluation.sampling.stratum
-        self._telemetry.gauge(metrics.SAMPLING_PROBABILITY, *sampled).set(evaluation.sampling.probability)
+        sampled = evaluation.monitor, evaluation.evaluator, sampling.stratum
+        self._telemetry.gauge(metrics.SAMPLING_PROBABILITY, *sampled).set(sampling.probability)
         self._count_work(evaluation)
         if evaluation.judge is not None:
             self._count_model_changes(evaluation.evaluator, evaluation.monitor, evaluation.judge)

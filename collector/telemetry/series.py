@@ -151,8 +151,8 @@ EVALUATIONS_REPLACED = counter("evalstream_evaluations_replaced_total", ("evalua
 """Failures and losses that were replaced within an hour, by their age then, rounded down to quarters of an hour.
 EvalstreamUnscored leaves them out."""
 EVALUATION_WEIGHT = counter("evalstream_evaluation_weight_total", _EVALUATION)
-"""Sum of 1 / this service's sampling probability over all evaluations, whatever their outcome: an estimate of the
-traffic received, without what upstream samplers removed."""
+"""Sum of 1 / this service's sampling probability (without a gate's `share`) over all evaluations, whatever their
+outcome: an estimate of the traffic received, without what upstream samplers removed."""
 EVALUATION_DURATION = histogram("evalstream_evaluation_duration_seconds", ("evaluator", "monitor"), _LONG_SECONDS)
 """Duration of an evaluation, judge calls included."""
 LAST_SUCCESS = gauge("evalstream_last_success_timestamp_seconds", ("evaluator", "monitor"))
@@ -184,7 +184,7 @@ JUDGE_MODEL_CHANGES = counter("evalstream_judge_model_changes_total", ("evaluato
 """New model names or fingerprints that a judge reported to this process after the first: its provider changed the
 model."""
 SAMPLING_PROBABILITY = gauge("evalstream_sampling_probability", ("monitor", "evaluator", "stratum"))
-"""Sampling probability of the newest evaluated subject of a stratum, upstream samplers included."""
+"""Sampling probability of a stratum's newest evaluated subject, with upstream samplers, without a gate's `share`."""
 BUDGET_USD = gauge("evalstream_budget_usd", ("monitor", "period"))
 """The configured budget of a monitor in US dollars, by period: hour or day."""
 BUDGET_FACTOR = gauge("evalstream_budget_factor", ("monitor",))

@@ -16,6 +16,7 @@ FROM evaluations WHERE judge_model IS NOT NULL
 GROUP BY ALL ORDER BY usd DESC NULLS LAST;
 
 -- What was not scored, and why? None of these evaluations is in a mean. Those that others replaced are left out.
+-- What a gate with a `share` skips (`gated`) has scores that stand for it.
 SELECT monitor, evaluator, outcome, coalesce(error_type, reason) AS why,
        count(*) AS evaluations, sum(weight) AS stands_for
 FROM evaluations

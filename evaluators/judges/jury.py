@@ -142,4 +142,5 @@ def _without_quorum(panel: Jury, opinions: Sequence[MemberOutcome], scored: int)
     types = sorted({failure.type for failure in failures})
     message = f"{scored} of {len(opinions)} judges came to a score, {panel.quorum} are needed: {', '.join(types)}"
     cause = next((failure.cause for failure in failures if failure.cause is not None), None)
-    return Failure(type=types[0] if len(types) == 1 else "panel_without_quorum", message=message, cause=cause)
+    kind = types[0] if len(types) == 1 else "panel_without_quorum"
+    return Failure(type=kind, message=message, probability=failures[0].probability, cause=cause)

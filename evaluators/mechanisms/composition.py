@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Generic, Literal, Self, cast
 
 import orjson
@@ -194,8 +195,13 @@ class Composition(Evaluator[Case], Generic[Case]):
             why = f"{gate.name} does not ask for {member.name}"
             return Score(value=self.otherwise, explanation=why, raw_score=self.otherwise, details=summary)
         second = await _outcome_of(member, case, judge)
-        _require_scores({member.name: second})
-        assert isinstance(second, Score)
+        match second:
+            case Failure():
+                raise _failure(second, chance)
+            case Skipped():
+                return replace(second, probability=chance)
+            case Score():
+                pass
         details = {
             **second.details,
             "members": {gate.name: _summary(gate, first), member.name: _summary(member, second)},
@@ -290,9 +296,9 @@ def _truncated(outcomes: Iterable[Outcome]) -> dict[str, Json]:
     return {"truncated": any(marks)} if marks else {}
 
 
-def _failure(outcome: Failure) -> EvaluationError:
+def _failure(outcome: Failure, probability: float = 1.0) -> EvaluationError:
     error = EvaluationError(outcome.message)
-    error.type, error.__cause__ = outcome.type, outcome.cause
+    error.type, error.probability, error.__cause__ = outcome.type, probability, outcome.cause
     return error
 
 

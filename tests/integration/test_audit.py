@@ -26,6 +26,8 @@ from collector.commands.audit.positions import LogContent, content_of
 from collector.config.loading import load
 from collector.errors import ConfigError
 from collector.evaluate.audit import EvaluationAudit
+from collector.evaluate.job_builder import command_job
+from collector.evaluate.plan import Assignment, Monitor
 from collector.logs.log import TICK, Log, Record
 from collector.records.json import evaluation_from_json, evaluation_to_json, turn_to_json
 from collector.records.shared_records import share_records
@@ -34,7 +36,7 @@ from collector.service.live.history import NumberedConfiguration
 from collector.service.open_logs import open_logs
 from evaluators import GEval, Length
 from evaluators.cases import Turn
-from evaluators.results import Evaluation, Retry, Subject
+from evaluators.results import Evaluation, Retry, Sampling, Subject
 
 TURNS = 12
 MIDDLE = "number = 3"
@@ -387,6 +389,28 @@ def test_only_two_scores_of_one_subject_and_version_that_no_run_backfilled_are_t
         comparison.add_done(replace(one, **first))
         comparison.add_done(replace(one, evaluation_id="second", **second))
         assert sum(balance.scored_twice for balance in comparison.balances({0: 1})) == number
+
+
+def test_a_gates_own_draw_is_no_changed_rate() -> None:
+    """Its scores have 1 / (p * share): what was due before the last of them was said to be of an earlier rate."""
+    now = datetime.now(UTC)
+    sampling = Sampling(probability=0.5)
+    skipped = Evaluation(
+        evaluation_id="0", evaluator="brief", evaluator_version="v", scope="turn", monitor="all", outcome="skipped",
+        subject=Subject(conversation_id="c", turn_id="t0"), reason="gated: short", sampling=sampling,
+        started_at=now, ended_at=now,
+    )  # fmt: skip
+    drawn = replace(skipped, evaluation_id="2", outcome="scored", score=1.0, sampling=sampling.with_own_draw(0.25))
+    monitor = Monitor("all", (Assignment(Length(name="brief", maximum=9), "v", None),), {})
+    with EvaluationAudit() as comparison:
+        for number in range(3):
+            turn = Turn(turn_id=f"t{number}", conversation_id="c")
+            job = command_job(monitor, monitor.assignments[0], turn, sampling=sampling, evaluation_id=str(number))
+            comparison.add_due(0, [replace(job, trigger_offset=number)])
+        comparison.add_done(skipped)
+        comparison.add_done(drawn)
+        [balance] = comparison.balances({0: 3})
+    assert (balance.missing, balance.not_compared) == (1, 0)
 
 
 async def test_another_configuration_is_no_loss(world: World) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import random
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 from promtool import SERIES, VERSION, configured, estimator, firing, in_use, run, series, tool, traffic
 from streams import MEAN, Stream, drop_at, together
 
@@ -24,8 +27,17 @@ from collector.commands.init import QUESTIONS, answers_of, configuration
 from collector.config.configured import Config
 from collector.config.loading import check
 from collector.config.settings import CascadeSettings
+from collector.export.exporter import ExportContext
+from collector.export.prometheus import PrometheusExporter, PrometheusSettings
 from collector.statistics.bounded_sums import Sums
 from collector.statistics.incident import SETTLING_INTERVALS, DropDetector, DropLife, Fall, recovery_threshold
+from collector.telemetry.registry import Telemetry
+from evaluators import Composite, evaluate
+from evaluators.evaluation import make_record
+from evaluators.results import Sampling
+from evaluators.testing import a_turn
+from evaluators.turn.contains import Contains
+from evaluators.turn.exact_match import ExactMatch
 
 pytestmark = pytest.mark.timeout(600)  # promtool reckons a day of rules, minute by minute
 DAY = 1440
@@ -806,6 +818,49 @@ def test_a_budget_at_whose_rate_chance_picked_none_makes_no_weights_inconsistent
         )
     ]
     run(tmp_path, config, cases, made=rules)
+
+
+def test_a_gates_weights_are_consistent(tmp_path: Path):
+    """Its skips were counted beside the scores that stand for them: 1.8 times the traffic, "the means are wrong"."""
+    totals = asyncio.run(_weights_of_a_gate(360))
+    inconsistent = {"alertname": "EvalstreamWeightsInconsistent", "severity": "warning"}
+    inputs = [
+        series("evalstream_turns_total", "0+10x360", monitor="chatbot", outcome="sampled", instance="a"),
+        series("evalstream:score_n_eff", "600x360", **SERIES, window="6h"),
+        in_use("1x360"),
+    ]
+    rules = rules_of(configured())
+    rules = replace(rules, groups=tuple(group for group in rules.groups if group.name == "evalstream-service"))
+    cases = [
+        {
+            "inputs": [*inputs, series("evalstream_evaluation_weight_total", counted, **SERIES, instance="a")],
+            "alerts": [firing(minute, inconsistent["alertname"], *fires) for minute in (120, 359)],
+        }
+        for counted, fires in ((totals, []), ([1.7 * each for each in totals], [inconsistent]))
+    ]
+    run(tmp_path, configured(), cases, made=rules)
+
+
+async def _weights_of_a_gate(minutes: int) -> list[float]:
+    """The sum of a gate's weights after each minute, from the exporter: 10 turns, sampled at 0.3, a tenth selected."""
+    short = Contains(name="short", search_text="a", threshold=1.0)
+    gate = Composite(name="helpful", of=(short, ExactMatch(name="same")), combine="if", share=0.25)
+    context = ExportContext(telemetry=Telemetry(), evaluators=())
+    exporter = PrometheusExporter(PrometheusSettings(), context)
+    generate_latest(context.telemetry.registry)
+    drawing, totals = random.Random(131), [0.0]
+    for minute in range(minutes):
+        for number in (each for each in range(10) if drawing.random() < 0.3):
+            answer = "a" if number else "b"
+            turn = a_turn(turn_id=f"{minute}-{number}", actual_output=answer, expected_output="b")
+            record = make_record(
+                gate, turn, await evaluate(gate, turn), evaluation_id=f"{minute}-{number}", evaluator_version=VERSION,
+                monitor="chatbot", sampling=Sampling(probability=0.3),
+            )  # fmt: skip
+            await exporter.export([record])
+        seen = context.telemetry.registry.get_sample_value("evalstream_evaluation_weight_total", SERIES)
+        totals.append(seen or 0.0)
+    return totals
 
 
 def test_a_new_evaluator_whose_use_no_step_of_a_range_has_seen_is_not_compared(tmp_path: Path):

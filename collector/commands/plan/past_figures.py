@@ -92,7 +92,7 @@ def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastF
             usd[stratum] += own * (evaluation.usd or 0.0)
             continue
         by_stratum[stratum].append(evaluation)
-        before = evaluation.weight.full / own  # what samplers before us left out
+        before = evaluation.weight.full / own  # what other draws than the planned one left out
         subjects[stratum] += evaluation.weight.full
         arrived[stratum] += own
         squares[stratum] += own * before**2

@@ -140,10 +140,11 @@ async def _read(log: Log, config: Config, options: PlanOptions) -> Mapping[str, 
 def priced_evaluation(auditors: Mapping[str, str | None], evaluation: Evaluation) -> past_figures.PricedEvaluation:
     """An evaluation as far as planning needs it; `auditors` are the versions of who audits each evaluator now."""
     auditor, by = auditors.get(evaluation.evaluator), audit_version_of(evaluation)
+    sampling = evaluation.sampling
     return past_figures.PricedEvaluation(
         time=evaluation.time.timestamp(), conversation=evaluation.subject.conversation_id,
-        stratum=evaluation.sampling.stratum, weight=Weight.of(evaluation.sampling), score=evaluation.score,
-        usd=evaluation.cost_usd, audit=audit_by(evaluation, auditor),
+        stratum=sampling.stratum, weight=Weight(1.0 / sampling.probability, Weight.of(sampling.of_subject).own),
+        score=evaluation.score, usd=evaluation.cost_usd, audit=audit_by(evaluation, auditor),
         was_audited=(by == auditor or None) if by is not None else False,
         version=evaluation.evaluator_version, is_shared=evaluation.shares is not None,
     )  # fmt: skip

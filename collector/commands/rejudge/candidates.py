@@ -419,7 +419,7 @@ class KnownEvaluations:
     def _add(self, past: evaluations.PastEvaluation, evaluators: Collection[str]) -> None:
         evaluation = past.evaluation
         self.spent[evaluation.monitor, evaluation.evaluator] += self.cost_of(evaluation)
-        self.rates[evaluation.evaluation_id] = evaluation.sampling.probability / (evaluation.sampling.own or 1.0)
+        self.rates[evaluation.evaluation_id] = evaluation.sampling.of_subject.probability
         self.failures.update([evaluation.reason_code] if evaluation.outcome == "failed" else ())
         if evaluation.evaluator not in evaluators:
             return

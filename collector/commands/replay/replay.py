@@ -505,7 +505,7 @@ def _job(old: Evaluation, turns: Turns, assignment: Assignment) -> Job | None:
         return None
     monitor = Monitor(name=old.monitor, assignments=(), match={})
     attributes = {**old.attributes, REPLAY_OF: old.evaluation_id}
-    return command_job(monitor, assignment, case, sampling=old.sampling, attributes=attributes)
+    return command_job(monitor, assignment, case, sampling=old.sampling.of_subject, attributes=attributes)
 
 
 def _show_expected_cost(new: Config, all_jobs: Sequence[PastJob], output: Path | None) -> None:

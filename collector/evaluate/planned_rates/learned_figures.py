@@ -29,6 +29,7 @@ from itertools import product
 from typing import Any
 
 from collector.records.audits import FEWEST_AUDITS, AuditScore
+from collector.statistics.bounded_sums import Weight
 from collector.statistics.conversations import Conversations, fading
 from evaluators.results import Sampling
 
@@ -199,9 +200,8 @@ class LearnedFigures:
 
     def learn(self, conversation: str, sampling: Sampling, score: float, audit: AuditScore | None, time: float) -> None:
         """Add the score of a subject, made at `time` (s since the epoch)."""
-        before = 1.0 / (1.0 if sampling.upstream == "unknown" else sampling.upstream)
-        full = 1.0 / sampling.probability
-        own = full / before
+        full, own = 1.0 / sampling.probability, Weight.of(sampling.of_subject).own
+        before = full / own  # what other draws than the planned one left out: earlier samplers', an evaluator's own
         stratum = self.strata.index(sampling.stratum) if sampling.stratum in self.strata else 0
         self.scored += 1.0
         self._sums["subjects"][stratum] += full

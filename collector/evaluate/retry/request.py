@@ -56,7 +56,7 @@ class RetryRequest:
     @property
     def sampling(self) -> Sampling:
         """How the subject was drawn."""
-        return self.failed.sampling
+        return self.failed.sampling.of_subject
 
     @property
     def supersedes(self) -> tuple[str, ...]:

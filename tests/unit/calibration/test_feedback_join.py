@@ -119,6 +119,16 @@ def test_a_subject_of_evaluators_with_several_rates_joins_by_the_highest() -> No
     assert [each.sampling.probability for each in by_monitor(joined).values()] == [0.5]
 
 
+def test_feedback_weighs_by_the_draw_of_its_subject_alone() -> None:
+    """A gate judges a share: feedback on a judged turn counted for the skipped turns, whose feedback counts, too."""
+    sampling = Sampling(probability=0.4)
+    judged_turn, skipped_turn = replace(of_turn(1), sampling=sampling.with_own_draw(0.25)), of_turn(2)
+    subjects = (
+        judged(judged_turn, replace(skipped_turn, sampling=sampling)).matches(entry(conversation_id="c")).subjects
+    )
+    assert [each.sampling for each in subjects] == [sampling, sampling]
+
+
 def test_a_tenant_speaks_of_its_own_alone() -> None:
     subjects = judged(of_turn(1), of_turn(2, conversation_id="evalstream.tenant/a/c"))
     for tenant, turns in (("", ["t1"]), ("a", ["t2"]), ("b", []), (None, ["t1", "t2"])):

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from collector.config.loading import check
 from collector.errors import ConfigError
+from collector.evaluate.retry.request import RetryRequest
 from evaluators import Composite, ConversationalComposite, Turn, evaluate
 from evaluators.catalogue import load_evaluators
 from evaluators.errors import JudgeUnavailable
@@ -177,6 +178,43 @@ async def test_the_record_has_the_product_of_both_probabilities() -> None:
     whole = replace(result, outcome=Score(value=1.0))
     same = make_record(gated, turn, whole, evaluation_id="1" * 32, evaluator_version="v", monitor="all")
     assert same.sampling == Sampling()
+
+
+@pytest.mark.parametrize("panel", [False, True])
+async def test_what_is_drawn_and_gets_no_score_stands_for_as_much(panel: bool) -> None:
+    """A failed evaluation of the share weighed 1 / p: what had no score looked like less than it was."""
+    broken = Composite(name="checked", of=(PARIS, HELPFUL), combine="if", share=0.25)
+    turns = [a_turn(turn_id=f"t{number}") for number in range(40)]
+    silent = ScriptedJudge([JudgeUnavailable("down")] * 2)
+    outcomes = [
+        (await evaluate(broken, turn, Jury([silent, silent]) if panel else silent, now=a_moment)).outcome
+        for turn in turns
+    ]
+    assert {each.probability for each in outcomes if isinstance(each, Failure)} == {0.25}
+    without = Composite(name="checked", of=(PARIS, WITH_REFERENCE), combine="if", share=0.25)
+    skips = [await outcome(without, judge(), turn) for turn in turns]
+    assert {(each.reason.partition(":")[0], each.probability) for each in skips} == {
+        ("gated", 1.0), ("missing_field", 0.25),
+    }  # fmt: skip
+
+
+async def test_a_retry_draws_its_share_once() -> None:
+    gated = Composite(name="checked", of=(PARIS, HELPFUL), combine="if", share=0.25)
+    down = ScriptedJudge([JudgeUnavailable("down")] * 2)
+    results = [await evaluate(gated, a_turn(turn_id=f"t{number}"), down, now=a_moment) for number in range(40)]
+    failed = next(each for each in results if isinstance(each.outcome, Failure))
+    sampling, of = Sampling(probability=0.5), {"evaluation_id": "1" * 32, "evaluator_version": "v", "monitor": "all"}
+    record = make_record(gated, a_turn(), failed, sampling=sampling, **of)
+    assert record.sampling == Sampling(probability=0.125, own=0.25)
+    assert RetryRequest(record, a_turn()).sampling == sampling
+
+
+def test_the_sampling_of_a_subject_is_without_an_evaluators_own_draw() -> None:
+    sampling = Sampling(probability=0.3, stratum="slow", upstream=0.5)
+    assert sampling.of_subject is sampling
+    drawn = sampling.with_own_draw(0.25)
+    assert replace(drawn.of_subject, probability=0.3) == sampling
+    assert drawn.of_subject.probability == pytest.approx(0.3)
 
 
 async def test_the_weighted_mean_is_that_of_all_turns() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+import random
 from dataclasses import replace
 from datetime import timedelta
 
@@ -16,8 +18,12 @@ from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.export.exporter import ExportContext, MonitoredEvaluator
 from collector.export.prometheus import PrometheusExporter, PrometheusSettings
 from collector.telemetry.registry import Telemetry
+from evaluators import Composite, evaluate
+from evaluators.evaluation import make_record
 from evaluators.judge import NoJudge
-from evaluators.results import JudgeStamp, Retry, Sampling, Usage
+from evaluators.results import Evaluation, Failure, JudgeStamp, Retry, Sampling, Score, Usage
+from evaluators.testing import a_turn
+from evaluators.turn.contains import Contains
 from evaluators.turn.exact_match import ExactMatch
 
 LABELS = {
@@ -187,6 +193,38 @@ async def test_everything_evaluated_has_its_weight_whatever_came_of_it():
     seen = await exported(scored(1), skipped(2), failed(3))
     expected = sum(1 / each.sampling.probability for each in (scored(1), skipped(2), failed(3)))
     assert seen["evalstream_evaluation_weight_total"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.25])
+async def test_a_gate_counts_its_traffic_once(share: float):
+    """Its scores, weighed by 1 / (p * share), stood for what it skipped, and the skips were added: 1.8 times the traffic."""
+    gate = Composite(
+        name=LABELS["evaluator"], of=(Contains(name="short", search_text="a", threshold=1.0), ExactMatch(name="same")),
+        combine="if", share=share,
+    )  # fmt: skip
+    judged = [await by_gate(gate, number) for number in range(2000) if random.Random(number).random() < 0.3]
+    seen = await exported(*judged)
+    chance = 4 * math.sqrt(2000 * 0.7 / 0.3)
+    assert seen["evalstream_evaluation_weight_total"] == pytest.approx(2000, abs=chance)
+    assert seen["evalstream_evaluation_weight_total"] == pytest.approx(len(judged) / 0.3)
+    assert {each.outcome for each in judged} == {"scored", "skipped", "failed"} - ({"failed"} if not share else set())
+    stratum = {name: LABELS[name] for name in ("evaluator", "monitor")} | {"stratum": "all"}
+    assert seen.value("evalstream_sampling_probability", **stratum) == pytest.approx(0.3)
+    stands_for = sum(1 / each.sampling.probability for each in judged if each.reason_code != "gated")
+    assert stands_for == pytest.approx(2000 if share else 400, abs=4 * math.sqrt(2000 / (0.3 * (share or 1))))
+
+
+async def by_gate(gate: Composite, number: int) -> Evaluation:
+    """A turn's record, sampled at 0.3: the gate selects a fifth. Of the others, one in three that are drawn fails."""
+    turn = a_turn(turn_id=f"t{number}", actual_output="b" if number % 5 == 0 else "a", expected_output="b")
+    result = await evaluate(gate, turn)
+    if number % 3 == 0 and number % 5 and isinstance(result.outcome, Score):
+        lost = Failure(type="judge_timeout", message="late", probability=result.outcome.probability)
+        result = replace(result, outcome=lost)
+    return make_record(
+        gate, turn, result, evaluation_id=f"{number:032}", evaluator_version=LABELS["evaluator_version"],
+        monitor=LABELS["monitor"], sampling=Sampling(probability=0.3),
+    )  # fmt: skip
 
 
 async def test_traffic_is_what_came_to_us_and_means_are_of_all():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 import random
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -12,6 +14,7 @@ import pytest
 from planned_traffic import EVALUATION, JOB, monitor
 
 from collector.commands.plan.past_figures import PricedEvaluation, figures_of, with_second_phase
+from collector.commands.plan.plan import priced_evaluation
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.division import divide
 from collector.evaluate.budget.windows import Budget
@@ -108,6 +111,34 @@ def test_what_is_learnt_is_what_a_plan_makes_of_the_same_past() -> None:
     for rates in ((0.05, 0.05), (0.2, 0.6), (1.0, 1.0)):
         assert day.error(rates) == pytest.approx(planned.error(rates), rel=0.03)
     assert sum(day.subjects) == pytest.approx(sum(planned.subjects), rel=0.05)
+
+
+def test_the_error_behind_a_gate_is_that_of_its_weights() -> None:
+    """A gate's share counted as the planned rate: a rate of 0.3 was said to have half of the error that it has."""
+    chance, figures, rate = random.Random(9), LearnedFigures("v", ("all",), 0.0), 0.3
+    past: list[PricedEvaluation] = []
+    for index in range(40_000):
+        selected, score = index % 4 == 0, chance.random()
+        own = 1.0 if selected else 0.1
+        if chance.random() >= rate * own:
+            continue
+        sampling, time = Sampling(probability=rate).with_own_draw(own), DAY * index / 40_000
+        figures.learn(f"c{index}", sampling, score, None, 0.0)
+        made = replace(
+            EVALUATION, subject=replace(EVALUATION.subject, conversation_id=f"c{index}"), sampling=sampling,
+            score=score, ended_at=datetime.fromtimestamp(time, UTC), happened_at=None,
+        )  # fmt: skip
+        past.append(priced_evaluation({}, made))
+    figures.fade(1.0)
+    weights, scores = [each.weight.full for each in past], [each.score or 0.0 for each in past]
+    mean = math.fsum(map(operator.mul, weights, scores)) / math.fsum(weights)
+    squares = math.fsum((weight * (score - mean)) ** 2 for weight, score in zip(weights, scores, strict=True))
+    error, planned = math.sqrt(squares) / math.fsum(weights), figures_of(past, ("all",)).day
+    assert planned.error((rate,)) == pytest.approx(error, rel=0.03)
+    assert sum(planned.arrived) == pytest.approx(len(past) / rate, rel=0.001), "what a whole day would judge, and pay"
+    learned = day_of([figures], None, 1.0 / DAY)
+    assert learned is not None
+    assert learned.error((rate,)) * math.sqrt(sum(learned.subjects) / 40_000) == pytest.approx(error, rel=0.05)
 
 
 def test_products_of_strata_by_hand() -> None:
