@@ -46,7 +46,6 @@ from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import Logs, open_stored_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, usd_again
 from collector.statistics.agreement import ScoreScale
-from collector.statistics.bounded_sums import Weight
 from collector.telemetry.plain import plain
 from collector.wording import as_utc, listed, plural, usd
 from evaluators.cases import Turn
@@ -429,7 +428,8 @@ def _draw(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
 
 def own_probability(evaluation: Evaluation) -> float:
     """The probability of this service's own draw, without earlier samplers' and the evaluator's."""
-    return 1.0 / Weight.of(evaluation.sampling.of_subject).own
+    sampling = evaluation.sampling.of_subject
+    return sampling.probability / (1.0 if sampling.upstream == "unknown" else sampling.upstream)
 
 
 def _wait(traced: EvaluationTrace) -> float | None:

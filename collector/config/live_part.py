@@ -48,6 +48,8 @@ def live_values(config: Config) -> dict[str, Any]:
         live["alerts"] = {key: value for key, value in live["alerts"].items() if key not in _OWN_ALERT_KEYS}
     if attributes := values.get("assemble", {}).get("attributes"):
         live["attributes"] = attributes
+    if names := values.get("feedback", {}).get("names"):
+        live["feedback_names"] = names
     if trust := values.get("receive", {}).get("trust_tracestate"):
         live["trust_tracestate"] = trust
     live[KEYED] = True
@@ -80,8 +82,8 @@ def start_changes(live: Mapping[str, Any], own: Config) -> list[str]:
 def with_live_values(own: Config, live: Mapping[str, Any], source: str, *, answering: bool = True) -> Config:
     """A process's own configuration with another live part.
 
-    With `answering` false, no judge is asked: what is secret is left out, and the declared attributes are those of the
-    live part.
+    With `answering` false, no judge is asked: what is secret is left out, and the declared attributes and the names of
+    feedback are those of the live part.
 
     Raises:
         ConfigError: it cannot work here: a judge's secrets are not known, or a name in it is not.
@@ -100,6 +102,7 @@ def with_live_values(own: Config, live: Mapping[str, Any], source: str, *, answe
         values.setdefault("receive", {"otlp_http": {}})["trust_tracestate"] = live.get("trust_tracestate", "never")
     if not answering:
         values.setdefault("assemble", {})["attributes"] = live.get("attributes", [])
+        values.setdefault("feedback", {})["names"] = live.get("feedback_names", {})
         values.pop("golden", None)
     return check(values, source, folder=own.folder)
 

@@ -33,7 +33,7 @@ from collector.export.stage import by_monitor
 from collector.logs.addresses import ListeningHost
 from collector.logs.log import Confirm
 from collector.records.audits import audit_by, audit_outcome
-from collector.records.feedback import FeedbackSubject, JoinedFeedback
+from collector.records.feedback import GOOD, FeedbackSubject, JoinedFeedback
 from collector.statistics.audited_sums import SUM_NAMES, AuditedClusters, audit_name, audited_weight
 from collector.statistics.bounded_sums import BoundedIncrements, BoundedSums, Sums, Weight
 from collector.statistics.conversations import PAUSE
@@ -109,8 +109,6 @@ _JUDGE_FAILURES = (
     "judge_unavailable", "judge_timeout", "judge_rate_limited", "judge_denied", "judge_rejected", "judge_reply_invalid",
 )  # fmt: skip
 """The usual reasons of failures. Their series and those of losses begin at 0, others with their first value."""
-_GOOD = 0.5
-"""Feedback with at least this score is good."""
 _MODELS = 1000
 """The most models, by name and fingerprint, that are remembered for one evaluator of a monitor."""
 
@@ -278,7 +276,7 @@ class PrometheusExporter:
 
     def _count_feedback(self, labels: tuple[str, str, str], joined: JoinedFeedback, subject: FeedbackSubject) -> None:
         score = joined.score
-        verdict = "none" if score is None else "good" if score >= _GOOD else "bad"
+        verdict = "none" if score is None else "good" if score >= GOOD else "bad"
         self._telemetry.counter(metrics.FEEDBACK_VERDICTS, *labels, verdict).inc()
         if score is not None:
             weight, time = Weight.of(subject.sampling), joined.received_at.timestamp()

@@ -43,10 +43,16 @@ _KEYS = frozenset({*IDS, *_TEXTS, "value", "source", "feedback_id", "at"})
 _LARGEST = 1e15
 DEFAULT_NAME = "feedback"
 
-_GOOD = frozenset({"positive", "good", "up", "thumbs_up", "thumbs-up", "thumbsup", "like", "👍", "yes", "true", "pass"})
-_BAD = frozenset(
-    {"negative", "bad", "down", "thumbs_down", "thumbs-down", "thumbsdown", "dislike", "👎", "no", "false", "fail"}
-)
+GOOD = 0.5
+"""Feedback with at least this score is good."""
+_GOOD = frozenset({
+    "positive", "good", "up", "thumbs_up", "thumbs-up", "thumbsup", "like", "👍", "yes", "true", "pass", "correct",
+    "helpful",
+})  # fmt: skip
+_BAD = frozenset({
+    "negative", "bad", "down", "thumbs_down", "thumbs-down", "thumbsdown", "dislike", "👎", "no", "false", "fail",
+    "incorrect", "unhelpful",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,17 +90,20 @@ class FeedbackEntry:
     def score(self, scale: tuple[float, float] | None = None) -> float | None:
         """The value on 0..1, 1 is good; None if it has none there.
 
-        `scale` are the values that are 0 and 1; without it a number counts if it lies in 0..1, or is -1 for bad.
+        `scale` are the values that are 0 and 1; without it a number counts if it lies in 0..1, or is -1 for bad;
+        else the label counts.
         """
         value = self.value
         if isinstance(value, bool):
             return float(value)
         if isinstance(value, float | int):
-            if scale is not None:
-                return min(1.0, max(0.0, (value - scale[0]) / (scale[1] - scale[0])))
-            return float(value) if 0.0 <= value <= 1.0 else 0.0 if value == -1 else None
+            worst, best = scale or (0.0, 1.0)
+            if value == -1 < min(worst, best):  # also where low numbers are good
+                return 0.0
+            if scale is not None or 0.0 <= value <= 1.0:
+                return min(1.0, max(0.0, (value - worst) / (best - worst)))
         for text in (value, self.label):
-            if text is not None and (word := text.strip().lower()) in _GOOD | _BAD:
+            if isinstance(text, str) and (word := text.strip().lower()) in _GOOD | _BAD:
                 return float(word in _GOOD)
         return None
 

@@ -7,7 +7,7 @@ from itertools import chain
 from math import isnan
 from typing import Any, Literal
 
-from collector.config.configured import AuditSettings, Config, EvaluatorEntry, Evaluators, judges_of
+from collector.config.configured import AuditSettings, Config, EvaluatorEntry, judges_of
 from collector.config.packs import pack_of
 from collector.config.settings import (
     BoostSettings,
@@ -102,7 +102,7 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
             max_bytes=settings.max_bytes,
         ),
         end_rule=EndRule(_as_sets(ends.attributes), frozenset(ends.tools), frozenset(ends.events)),
-        strata=strata_of(settings.boost, config.evaluators),
+        strata=strata_of(settings.boost, config),
         budget=_limits(settings.budget),
         reference_wait=settings.references.wait if settings.references is not None else None,
         attributes=tuple(config.settings.assemble.declared_attributes),
@@ -306,18 +306,18 @@ def _limits(settings: BudgetSettings) -> Budget:
     )
 
 
-def strata_of(settings: BoostSettings, evaluators: Evaluators) -> Strata:
+def strata_of(settings: BoostSettings, config: Config) -> Strata:
     """The boosts above 1, and the evaluators that these need."""
-    cheap = {low.evaluator: evaluators[low.evaluator].evaluator for low in settings.low_score}
-    return Strata(tuple(boost for boost in _boosts(settings, evaluators) if boost.factor > 1.0), tuple(cheap.values()))
+    cheap = {low.evaluator: config.evaluators[low.evaluator].evaluator for low in settings.low_score}
+    return Strata(tuple(boost for boost in _boosts(settings, config) if boost.factor > 1.0), tuple(cheap.values()))
 
 
-def _boosts(settings: BoostSettings, evaluators: Evaluators) -> Iterator[Boost]:
+def _boosts(settings: BoostSettings, config: Config) -> Iterator[Boost]:
     yield Boost("error", settings.error, failed)
-    yield Boost("negative_feedback", settings.negative_feedback, disliked)
+    yield Boost("negative_feedback", settings.negative_feedback, disliked(config.settings.feedback.scales))
     yield Boost("slow", settings.slow, slower_than(settings.slow_after))
     for low in settings.low_score:
-        lower = evaluators[low.evaluator].evaluator.direction == "lower_is_better"
+        lower = config.evaluators[low.evaluator].evaluator.direction == "lower_is_better"
         yield Boost("low_score", low.factor, scored_below(low.evaluator, low.below, lower_is_better=lower))
     for has in settings.matching:
         yield Boost(has.field, has.factor, having(partial(text_at, path=has.field), has.values))

@@ -299,7 +299,7 @@ def boost_lines(config: Config, metrics: str) -> Iterator[str]:
     judged = _labels(metrics, series.SAMPLING_PROBABILITY)
     for name, monitor in config.settings.monitors.items():
         met = {labels["stratum"] for labels in judged if labels["monitor"] == name}
-        boosts = [boost.stratum for boost in strata_of(monitor.boost, config.evaluators).boosts]
+        boosts = [boost.stratum for boost in strata_of(monitor.boost, config).boosts]
         if met and (unmet := [stratum for stratum in boosts if stratum not in met]):
             yield f"traffic    {name}: no judged turn has met the boost {' or '.join(unmet)}"
 

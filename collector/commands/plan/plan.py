@@ -102,7 +102,7 @@ async def plan(config: Config, options: PlanOptions) -> SamplingPlan:
     async with open_stored_logs(config.settings.log) as logs:
         past = await _read(logs.evaluations, config, options)
         labels = await _labels(logs, config) if options.usd_per_label is not None else None
-    strata = strata_of(config.settings.monitors[options.monitor].boost, config.evaluators).by_name
+    strata = strata_of(config.settings.monitors[options.monitor].boost, config).by_name
     counts = {use.name: sum(one.score is not None for one in past.get(use.name, [])) for use in uses}
     enough = [use for use in uses if counts[use.name] >= FEWEST]
     if not enough:

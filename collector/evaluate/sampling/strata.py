@@ -9,16 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evaluators.cases import Feedback, Turn
+from collector.records.feedback import GOOD, feedback_entry
+from evaluators.cases import Turn
 
 MAX_BOOST = 4.0
 """The strongest boost. Beyond it the error of the mean grows faster than the knowledge of the boosted turns
 (measured)."""
 
 EVERYTHING = "all"
-
-_NEGATIVE = frozenset({"negative", "thumbs_down", "thumbs-down", "down", "bad", "dislike", "incorrect", "unhelpful"})
-
 
 Test = Callable[[Turn, Mapping[str, float]], bool]
 """Whether a turn meets the condition of a boost, given the scores of `Strata.code_evaluators`."""
@@ -64,9 +62,15 @@ def failed(turn: Turn, _scores: Mapping[str, float]) -> bool:
     return turn.error is not None
 
 
-def disliked(turn: Turn, _scores: Mapping[str, float]) -> bool:
-    """Whether any feedback says that the answer was bad."""
-    return any(map(_negative, turn.feedback))
+def disliked(scales: Mapping[str, tuple[float, float]]) -> Test:
+    """Whether any feedback in a turn is bad, as in metrics; `scales` have the worst and the best number by name."""
+
+    def bad(turn: Turn, _scores: Mapping[str, float]) -> bool:
+        entries = (feedback_entry(feedback, "") for feedback in turn.feedback)
+        scores = [entry.score(scales.get(entry.name)) for entry in entries if entry is not None]
+        return any(score is not None and score < GOOD for score in scores)
+
+    return bad
 
 
 def slower_than(seconds: float) -> Test:
@@ -97,13 +101,3 @@ def having(read: Callable[[Turn], str], values: Iterable[str]) -> Test:
         return read(turn) in wanted
 
     return has
-
-
-def _negative(feedback: Feedback) -> bool:
-    """A thumb down, in any spelling. A number is negative only below 0, because 0 may be the middle of a scale."""
-    value = feedback.value
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, int | float):
-        return value < 0 or (feedback.label or "").lower() in _NEGATIVE
-    return any(text is not None and text.strip().lower() in _NEGATIVE for text in (value, feedback.label))

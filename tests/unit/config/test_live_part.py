@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from collector.config.configured import Config
@@ -23,6 +24,8 @@ from collector.config.loading import check
 from collector.config.settings import Settings
 from collector.errors import ConfigError
 from collector.plugins.folder import folders
+from collector.service.plan_builder import build_unasked_plan
+from evaluators.cases import Feedback, Turn
 
 VALUES: dict[str, Any] = {
     "judges": {
@@ -136,6 +139,21 @@ def test_the_sections_are_those_of_the_settings() -> None:
     assert {name for name in set(fields) - set(LIVE) if f"`{name}`" not in at_a_start} == {"plugins"}, "in words there"
     (shared,) = [line for line in page.splitlines() if line.startswith("**Shared keys** are `assemble`")]
     assert [name for name in AT_START if f"`{name}`" not in shared] == ["plugins"], "in words there"
+
+
+def test_feedback_is_as_bad_on_replay_as_when_the_turn_was_drawn() -> None:
+    """The scales decide a boost, and so a draw: after a restart with others, those of the draw's time count."""
+    boosted = {"all": {"evaluators": ["short"], "sample": 0.2, "boost": {"negative_feedback": 3}}}
+    then = configured(monitors=boosted, feedback={"names": {"stars": {"scale": [1, 5]}}})
+    now = configured(monitors=boosted, feedback={"names": {"stars": {"scale": [0, 1]}}})
+    live = orjson.loads(orjson.dumps(live_values(then)))
+    plans = {
+        "then": build_unasked_plan(with_live_values(now, live, "configuration 1", answering=False), "key"),
+        "now": build_unasked_plan(now, "key"),
+    }
+    one_star = Turn(turn_id="t", feedback=(Feedback(name="stars", value=1),))
+    strata = {name: plan.monitors[0].strata.of(one_star, {})[1] for name, plan in plans.items()}
+    assert strata == {"then": "negative_feedback", "now": "all"}
 
 
 def test_plug_ins_are_found_beside_the_file_whatever_the_source_is_called(tmp_path: Path) -> None:

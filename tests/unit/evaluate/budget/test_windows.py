@@ -366,7 +366,7 @@ def test_the_strongest_boost_wins() -> None:
     strata = Strata(
         (
             Boost("error", 4.0, failed),
-            Boost("disliked", 3.0, disliked),
+            Boost("disliked", 3.0, disliked({})),
             Boost("slow", 2.0, slower_than(10.0)),
             Boost("low_score", 2.5, scored_below("words", 0.5)),
             Boost("service", 1.5, having(lambda turn: turn.service or "", ["a"])),
@@ -379,7 +379,7 @@ def test_the_strongest_boost_wins() -> None:
     assert strata.of(Turn(turn_id="t", feedback=down), {"words": 0.1}) == (3.0, "disliked")
     assert strata.of(Turn(turn_id="t", feedback=down, error="boom"), {}) == (4.0, "error")
     assert strata.strongest == 4.0
-    neutral = (Feedback(name="stars", value=0), Feedback(name="words", value="fine"), Feedback(name="up", value=True))
+    neutral = (Feedback(name="stars", value=2), Feedback(name="words", value="fine"), Feedback(name="up", value=True))
     assert strata.of(Turn(turn_id="t", feedback=neutral), {}) == (1.0, "all")
 
 

@@ -15,6 +15,7 @@ from collector.evaluate.sampling.strata import (
     scored_below,
     slower_than,
 )
+from collector.records.feedback import GOOD, feedback_entry
 from evaluators.cases import Feedback, Turn
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -28,24 +29,44 @@ def test_slow_is_what_took_longer_than_the_limit() -> None:
     assert not slow(Turn(turn_id="t", ended_at=NOON), {})
 
 
+SCALES = {"stars": (1.0, 5.0), "grade": (5.0, 1.0), "thumbs": (0.0, 1.0)}
+
+
 @pytest.mark.parametrize(
-    "said",
+    ("said", "bad"),
     [
-        {"value": False},
-        {"value": -1},
-        {"value": -0.5, "label": "fine"},
-        {"value": 1, "label": "Negative"},
-        {"value": "thumbs_down"},
-        {"value": None, "label": " bad "},
+        ({"value": False}, True),
+        ({"value": -1}, True),
+        ({"value": 0}, True),
+        ({"value": 0.1}, True),
+        ({"value": 0.5}, False),
+        ({"value": "thumbs_down"}, True),
+        ({"value": "no"}, True),
+        ({"value": "Incorrect"}, True),
+        ({"value": None, "label": " bad "}, True),
+        ({"name": "other", "value": 7, "label": "Negative"}, True),
+        ({"name": "stars", "value": 1}, True),
+        ({"name": "stars", "value": 2}, True),
+        ({"name": "stars", "value": 3}, False),
+        ({"name": "stars", "value": -1}, True),
+        ({"name": "grade", "value": -1}, True),
+        ({"name": "grade", "value": 5}, True),
+        ({"name": "grade", "value": 1}, False),
+        ({"name": "other", "value": 2}, False),
+        ({"value": True}, False),
+        ({"value": 5, "label": "good"}, False),
+        ({"value": "fine"}, False),
+        ({}, False),
     ],
 )
-def test_a_thumb_down_in_every_way_of_writing(said: dict[str, object]) -> None:
-    assert disliked(Turn(turn_id="t", feedback=(Feedback(name="x", value=True), Feedback(name="y", **said))), {})
-
-
-@pytest.mark.parametrize("said", [{"value": True}, {"value": 0}, {"value": 5, "label": "good"}, {"value": "fine"}, {}])
-def test_what_is_no_thumb_down(said: dict[str, object]) -> None:
-    assert not disliked(Turn(turn_id="t", feedback=(Feedback(name="x", **said),)), {})
+def test_negative_is_what_metrics_call_bad(said: dict[str, object], bad: bool) -> None:
+    """0, 0.1, "no" and one star of five were bad in metrics, and no boost."""
+    feedback = Feedback(**{"name": "thumbs", **said})
+    turn = Turn(turn_id="t", feedback=(Feedback(name="x", value=True), feedback))
+    assert disliked(SCALES)(turn, {}) is bad
+    if (entry := feedback_entry(feedback, "")) is not None:
+        score = entry.score(SCALES.get(entry.name))
+        assert (score is not None and score < GOOD) is bad
 
 
 def test_a_low_score_is_below_the_line_and_a_missing_one_is_not_low() -> None:
