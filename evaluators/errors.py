@@ -21,12 +21,9 @@ from evaluators.results import Usage
 
 
 class EvaluationError(Exception):
-    """The case has no score. `type` is a short snake_case name out of a closed set, fit for a metric label;
-    `probability` is that of `Score`.
-    """
+    """The case has no score. `type` is a short snake_case name out of a closed set, fit for a metric label."""
 
     type = "evaluation_error"
-    probability = 1.0
 
 
 class JudgeError(EvaluationError):

@@ -259,8 +259,7 @@ async def _outcome(evaluator: Evaluator[Any], case: Turn | Conversation, judge: 
         return Skipped(reason=str(error))
     except EvaluationError as error:
         bug = error.__cause__ if error.type == _INTERNAL else None  # of a member
-        message = str(error)[:_LONGEST_MESSAGE]
-        return Failure(type=error.type, message=message, probability=error.probability, cause=bug)
+        return Failure(type=error.type, message=str(error)[:_LONGEST_MESSAGE], cause=bug)
     except Exception as error:  # noqa: BLE001 - a bug in one evaluator must cost one evaluation, not the service
         return _internal(evaluator, error)
     finally:

@@ -13,7 +13,7 @@ from evaluators.descriptions import Described
 from evaluators.foreign_names import EVALUATOR, missing, refused_argument, suggestion
 from evaluators.judge import Judge
 from evaluators.prompts import load
-from evaluators.results import Score, Skipped
+from evaluators.results import Outcome, Score
 
 Direction = Literal["higher_is_better", "lower_is_better"]
 Case = TypeVar("Case", Turn, Conversation)
@@ -166,7 +166,7 @@ class Evaluator(Described, ABC, Generic[Case]):
         }
 
     @abstractmethod
-    async def evaluate(self, case: Case, judge: Judge) -> Score | Skipped:
+    async def evaluate(self, case: Case, judge: Judge) -> Outcome:
         """Score one case.
 
         Raises:

@@ -45,14 +45,10 @@ DEFAULT_NAME = "feedback"
 
 GOOD = 0.5
 """Feedback with at least this score is good."""
-_GOOD = frozenset({
-    "positive", "good", "up", "thumbs_up", "thumbs-up", "thumbsup", "like", "👍", "yes", "true", "pass", "correct",
-    "helpful",
-})  # fmt: skip
-_BAD = frozenset({
-    "negative", "bad", "down", "thumbs_down", "thumbs-down", "thumbsdown", "dislike", "👎", "no", "false", "fail",
-    "incorrect", "unhelpful",
-})  # fmt: skip
+_GOOD = frozenset({"positive", "good", "up", "thumbs_up", "thumbs-up", "thumbsup", "like", "👍", "yes", "true", "pass",
+                   "correct", "helpful"})  # fmt: skip
+_BAD = frozenset({"negative", "bad", "down", "thumbs_down", "thumbs-down", "thumbsdown", "dislike", "👎", "no", "false",
+                  "fail", "incorrect", "unhelpful"})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

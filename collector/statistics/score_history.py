@@ -62,10 +62,11 @@ def history_of(scores: Sequence[PastScore]) -> ScoreHistory:
     whole = sum(hourly.values(), Sums())
     for score in scores:
         independent += (score.weight.full * (score.score - whole.mean)) ** 2
-    clustered = (whole.stderr * whole.w) ** 2
+    clustered, number = (whole.stderr * whole.w) ** 2, len({score.conversation for score in scores})
     return ScoreHistory(
         scores=len(scores), conversations=whole.n_eff, begin=scores[0].time, end=scores[-1].time, mean=whole.mean,
-        error=whole.stderr, clustering=max(1.0, clustered / independent) if independent > 0.0 else 1.0,
+        error=sqrt(whole.variance(number)) if number > 1 else whole.stderr,
+        clustering=max(1.0, clustered / independent) if independent > 0.0 else 1.0,
         wave=_wave(hourly, whole) if scores[-1].time - scores[0].time >= _WHOLE_DAYS * DAY else 0.0,
     )  # fmt: skip
 

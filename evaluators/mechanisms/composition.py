@@ -128,7 +128,7 @@ class Composition(Evaluator[Case], Generic[Case]):
         members = [[member.name, member.kind, member.version, member.threshold] for member in self.of]
         return hashlib.sha256(orjson.dumps([self.kind, members, own], option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
 
-    async def evaluate(self, case: Case, judge: Judge) -> Score | Skipped:
+    async def evaluate(self, case: Case, judge: Judge) -> Outcome:
         """The composite's score of a case.
 
         Raises:
@@ -181,31 +181,21 @@ class Composition(Evaluator[Case], Generic[Case]):
             details=details,
         )
 
-    async def _gated(self, case: Turn | Conversation, judge: Judge) -> Score | Skipped:
+    async def _gated(self, case: Turn | Conversation, judge: Judge) -> Outcome:
         gate, member = self.of
         first = await _outcome_of(gate, case, judge)
         _require_scores({gate.name: first})
         chance = 1.0 if _passes(gate, first) is (self.ask_on == "pass") else self.share
+        members: dict[str, Json] = {gate.name: _summary(gate, first), member.name: _summary(member, None)}
         if case_draw("gate", self.name, case) >= chance:
-            summary: dict[str, Json] = {
-                "members": {gate.name: _summary(gate, first), member.name: {"outcome": "not asked"}}
-            }
             if self.otherwise is None:
                 return Skipped(reason=SkipReason.GATED.text(gate.name))
-            why = f"{gate.name} does not ask for {member.name}"
-            return Score(value=self.otherwise, explanation=why, raw_score=self.otherwise, details=summary)
+            why, value = f"{gate.name} does not ask for {member.name}", self.otherwise
+            return Score(value=value, explanation=why, raw_score=value, details={"members": members})
         second = await _outcome_of(member, case, judge)
-        match second:
-            case Failure():
-                raise _failure(second, chance)
-            case Skipped():
-                return replace(second, probability=chance)
-            case Score():
-                pass
-        details = {
-            **second.details,
-            "members": {gate.name: _summary(gate, first), member.name: _summary(member, second)},
-        }
+        if not isinstance(second, Score):
+            return replace(second, probability=chance)
+        details = {**second.details, "members": {**members, member.name: _summary(member, second)}}
         value = _goodness(member, second)
         return Score(
             value=value, explanation=second.explanation or member.name, method=second.method, raw_score=value,
@@ -296,9 +286,9 @@ def _truncated(outcomes: Iterable[Outcome]) -> dict[str, Json]:
     return {"truncated": any(marks)} if marks else {}
 
 
-def _failure(outcome: Failure, probability: float = 1.0) -> EvaluationError:
+def _failure(outcome: Failure) -> EvaluationError:
     error = EvaluationError(outcome.message)
-    error.type, error.probability, error.__cause__ = outcome.type, probability, outcome.cause
+    error.type, error.__cause__ = outcome.type, outcome.cause
     return error
 
 

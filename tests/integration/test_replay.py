@@ -28,7 +28,7 @@ from collector.service.app import running
 from collector.service.open_logs import open_logs
 from evaluators.cases import Turn
 from evaluators.identity import retry_id
-from evaluators.results import ErrorDetail, Evaluation, Label
+from evaluators.results import ErrorDetail, Evaluation, Label, Sampling
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 CONVERSATIONS = 8
@@ -480,6 +480,41 @@ async def test_an_answer_that_two_monitors_judge_costs_what_one_of_them_paid(wor
         assert (await world.replay(*again)).stderr.split("making")[1] == paid
         await logs.evaluations.append([Record(b"gone", evaluation_to_json(of_none))])
     assert "(the old ones cost at least " in (await world.replay(*again)).stderr
+
+
+async def test_a_monitors_agreement_is_that_of_calibrate(world: World) -> None:
+    """`compare` took the labels of all monitors' queues also with --monitor, and `calibrate` the monitor's: 0.812, 0.820."""
+    helpful = [each for each in await world.ledger() if each.evaluator == "helpful"]
+    narrow = [
+        replace(each, evaluation_id=f"n{n}", monitor="narrow", sampling=Sampling(probability=0.5), shares=each.evaluation_id)
+        for n, each in enumerate(helpful) if n % 2
+    ]  # fmt: skip
+    labels = [
+        Label(
+            label_id=each.evaluation_id, evaluation_id=each.evaluation_id, evaluator=each.evaluator,
+            evaluator_version=each.evaluator_version, scope=each.scope, monitor=each.monitor, subject=each.subject,
+            score=float(by_people(each) == (n % 6 != 0)), judge_score=each.score, judge_passed=each.passed, given_at=each.ended_at,
+            label_probability=0.3 + 0.1 * (n % 5), sampling=each.sampling,
+        )
+        for n, each in enumerate([*helpful, *narrow]) if n > 2
+    ]  # fmt: skip
+    monitors = world.settings["monitors"] | {"narrow": {"evaluators": ["helpful"], "sample": 0.5}}
+    world.configure(monitors=monitors)
+    async with open_logs(load(world.folder / "evalstream.yaml").settings.log) as logs:
+        await logs.evaluations.append(
+            [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in narrow]
+        )
+        await logs.labels.append([Record(each.evaluation_id.encode(), label_to_json(each)) for each in labels])
+    agreements = set[tuple[int, float]]()
+    for monitor in ((), ("--monitor", "all")):
+        [compared] = (await world.figures("--evaluator", "helpful", "--by", "short", *monitor))["evaluators"]
+        where = ["calibrate", "--evaluator", "helpful", "-c", str(world.folder / "evalstream.yaml"), "--json", *monitor]
+        done = await asyncio.to_thread(CliRunner().invoke, app, where)
+        assert done.exit_code == 0, done.output
+        calibrated = json.loads(done.stdout)["segments"][0]["equal_verdicts"]["value"]
+        assert compared["agreement_with_people"]["old"] == pytest.approx(calibrated, abs=1e-9), monitor
+        agreements.add((compared["labels"], calibrated))
+    assert len(agreements) == 2, "the labels of both monitors, and those of one"
 
 
 async def test_the_money_ends_it(world: World) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import pytest
@@ -47,6 +48,13 @@ def past(count: int = 6000, *, wave: float = 0.0, turns: int = 1, mean: float = 
         score = float(chance.random() < mean + wave * math.sin(2 * math.pi * time / 86400))
         made += [PastScore(time + each, f"c{number}", ONE, score) for each in range(turns)]
     return made
+
+
+def test_the_error_of_a_history_is_that_of_the_page():
+    """It lacked the factor k / (k - 1): 0.059 for 0.0595."""
+    few = [PastScore(BEGAN, f"c{number}", ONE, score) for number, score in enumerate((0.2, 0.4, 0.4, 0.9, 1.0))]
+    assert history_of(few).error == pytest.approx(stdev(one.score for one in few) / 5**0.5)
+    assert history_of(few[:1]).error == pytest.approx(0.01), "of one conversation, the floor"
 
 
 def test_the_figures_of_a_history():

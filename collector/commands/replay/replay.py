@@ -357,7 +357,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> tuple[
         if not options.selection.evaluators:
             wanted = _changed(wanted, assignments, config, new)
         of_all, wanted = wanted, replace(wanted, scored=_of_one_version(wanted.scored, config))
-        labels = await _labels(logs, past, assignments, options.labels)
+        labels = await _labels(logs, past, assignments, options)
         jobs = _jobs(wanted.scored, await _turns(config, logs, wanted.scored, options), assignments, new)
         if not jobs:
             where = "these files" if options.paths else "the log any more (log.retention)"
@@ -427,11 +427,12 @@ async def _turns(config: Config, logs: Logs, past: Sequence[PastEvaluation], opt
 
 
 async def _labels(
-    logs: Logs, past: Sequence[PastEvaluation], assignments: Mapping[str, Assignment], path: Path | None
+    logs: Logs, past: Sequence[PastEvaluation], assignments: Mapping[str, Assignment], options: ReplayOptions
 ) -> dict[Hashable, HumanLabel]:
-    """People's labels of what these evaluators judged."""
+    """People's labels of what these evaluators judged, for the monitors that are compared, as in `calibrate`."""
     scales = {name: ScoreScale.of(assignment.evaluator) for name, assignment in assignments.items()}
-    judged = [each.evaluation for each in past if each.evaluation.evaluator in scales]
+    path, of = options.labels, EvaluationFilter(monitors=options.selection.monitors)
+    judged = [each.evaluation for each in past if each.evaluation.evaluator in scales and of.matches(each.evaluation)]
     return labels_of_file(path, judged, scales) if path else await labels_of_page(logs.labels, judged, scales)
 
 
