@@ -314,7 +314,7 @@ def strata_of(settings: BoostSettings, config: Config) -> Strata:
 
 def _boosts(settings: BoostSettings, config: Config) -> Iterator[Boost]:
     yield Boost("error", settings.error, failed)
-    yield Boost("negative_feedback", settings.negative_feedback, disliked(config.settings.feedback.scales))
+    yield Boost("negative_feedback", settings.negative_feedback, partial(disliked, config.settings.feedback.scales))
     yield Boost("slow", settings.slow, slower_than(settings.slow_after))
     for low in settings.low_score:
         lower = config.evaluators[low.evaluator].evaluator.direction == "lower_is_better"

@@ -108,10 +108,7 @@ class AuditedSums:
     @classmethod
     def of(cls, conversations: Iterable[Sequence[float]]) -> "AuditedSums":
         """The sums of whole conversations, each with its five totals."""
-        total = cls()
-        for conversation in conversations:
-            total += growth((0.0,) * len(TOTALS), conversation)
-        return total
+        return sum((growth((0.0,) * len(TOTALS), conversation) for conversation in conversations), cls())
 
     @property
     def audits(self) -> float:

@@ -54,14 +54,12 @@ class ScoreHistory:
 def history_of(scores: Sequence[PastScore]) -> ScoreHistory:
     """The figures of scores in order of time; there must be at least one."""
     sums, hourly = BoundedSums(), dict[int, Sums]()
-    independent = 0.0
     for score in scores:
         grown = sums.add(None, score.conversation, weight=score.weight, score=score.score, time=score.time).week
         hour = int(score.time // HOUR)
         hourly[hour] = hourly.get(hour, Sums()) + grown
     whole = sum(hourly.values(), Sums())
-    for score in scores:
-        independent += (score.weight.full * (score.score - whole.mean)) ** 2
+    independent = sum((score.weight.full * (score.score - whole.mean)) ** 2 for score in scores)
     clustered, number = (whole.stderr * whole.w) ** 2, len({score.conversation for score in scores})
     return ScoreHistory(
         scores=len(scores), conversations=whole.n_eff, begin=scores[0].time, end=scores[-1].time, mean=whole.mean,

@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -643,7 +644,9 @@ def test_the_account_of_a_budget() -> None:
 
 def test_the_account_of_a_planned_rate() -> None:
     judged = Assignment(load_evaluators()["toxicity"](name="helpful"), ScriptedJudge({}), "v")
-    watched = Monitor("all", (judged,), {}, standard_error=0.02, strata=Strata((Boost("error", 2.0, disliked({})),)))
+    watched = Monitor(
+        "all", (judged,), {}, standard_error=0.02, strata=Strata((Boost("error", 2.0, partial(disliked, {})),))
+    )
     controller = BudgetController(Plan((watched,)), 1)
     controller.add_partition(0, 1777896000.0, None, [])
     controller.add_demand(0, watched, judged, 40.0)

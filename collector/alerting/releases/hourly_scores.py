@@ -137,10 +137,7 @@ def _scope(attribute: ComparedAttribute, attributes: Mapping[str, Json]) -> str:
 
 def total(sums: Iterable[Sums]) -> Sums:
     """Several sums as one."""
-    whole = _NOTHING
-    for estimator_sums in sums:
-        whole += estimator_sums
-    return whole
+    return sum(sums, _NOTHING)
 
 
 def merge(parts: Iterable[HourlyScores]) -> Iterator[tuple[ComparedPlace, Versions]]:

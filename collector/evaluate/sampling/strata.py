@@ -62,15 +62,11 @@ def failed(turn: Turn, _scores: Mapping[str, float]) -> bool:
     return turn.error is not None
 
 
-def disliked(scales: Mapping[str, tuple[float, float]]) -> Test:
+def disliked(scales: Mapping[str, tuple[float, float]], turn: Turn, _scores: Mapping[str, float]) -> bool:
     """Whether any feedback in a turn is bad, as in metrics; `scales` have the worst and the best number by name."""
-
-    def bad(turn: Turn, _scores: Mapping[str, float]) -> bool:
-        entries = (feedback_entry(feedback, "") for feedback in turn.feedback)
-        scores = [entry.score(scales.get(entry.name)) for entry in entries if entry is not None]
-        return any(score is not None and score < GOOD for score in scores)
-
-    return bad
+    entries = (feedback_entry(feedback, "") for feedback in turn.feedback)
+    scores = [entry.score(scales.get(entry.name)) for entry in entries if entry is not None]
+    return any(score is not None and score < GOOD for score in scores)
 
 
 def slower_than(seconds: float) -> Test:

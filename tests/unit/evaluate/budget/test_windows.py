@@ -1,4 +1,5 @@
 import itertools
+from functools import partial
 from typing import Any
 
 import pytest
@@ -366,7 +367,7 @@ def test_the_strongest_boost_wins() -> None:
     strata = Strata(
         (
             Boost("error", 4.0, failed),
-            Boost("disliked", 3.0, disliked({})),
+            Boost("disliked", 3.0, partial(disliked, {})),
             Boost("slow", 2.0, slower_than(10.0)),
             Boost("low_score", 2.5, scored_below("words", 0.5)),
             Boost("service", 1.5, having(lambda turn: turn.service or "", ["a"])),

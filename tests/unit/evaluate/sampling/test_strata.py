@@ -63,7 +63,7 @@ def test_negative_is_what_metrics_call_bad(said: dict[str, object], bad: bool) -
     """0, 0.1, "no" and one star of five were bad in metrics, and no boost."""
     feedback = Feedback(**{"name": "thumbs", **said})
     turn = Turn(turn_id="t", feedback=(Feedback(name="x", value=True), feedback))
-    assert disliked(SCALES)(turn, {}) is bad
+    assert disliked(SCALES, turn, {}) is bad
     if (entry := feedback_entry(feedback, "")) is not None:
         score = entry.score(SCALES.get(entry.name))
         assert (score is not None and score < GOOD) is bad
