@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,17 @@ from collector.logs.log import Record
 from collector.records.epochs import CONTROL_HEADERS
 from collector.records.json import evaluation_to_json, label_to_json
 from collector.service.open_logs import open_logs
-from evaluators.results import Escalation, Evaluation, Label, Retry, Sampling
+from evaluators.results import (
+    ErrorDetail,
+    Escalation,
+    Evaluation,
+    JudgeStamp,
+    Label,
+    Retry,
+    Sampling,
+    Subject,
+    Usage,
+)
 
 PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "warehouse.md"
 DAY = datetime(2026, 5, 4, 10, tzinfo=UTC)
@@ -88,6 +98,24 @@ def rows(folder: Path, table: str = "evaluations") -> list[dict[str, Any]]:
             f"SELECT * FROM read_parquet('{folder}/{table}/day=*/*.parquet', hive_partitioning = true)"
         )
         return found.to_arrow_table().to_pylist(maps_as_pydicts="strict")
+
+
+def test_the_page_has_the_rule_for_the_names_of_columns() -> None:
+    """It said that nested names are joined with _, by which `input_tokens` was `usage_input_tokens`."""
+    rule, exceptions = PAGE.read_text(encoding="utf-8").partition("The columns have the names")[2].split("Exceptions: ")
+    prefixed, plain = (re.findall(r"`(\w+)`", part) for part in rule.partition("those of")[::2])
+    named = {f"{section}_{name}" for section in prefixed for name in _fields_of(section)}
+    named |= {name for section in plain for name in _fields_of(section)}
+    named |= {*Evaluation.__dataclass_fields__, *re.findall(r"`(\w+)`", exceptions.partition("`attributes`")[0])}
+    assert EVALUATION_COLUMNS.keys() - named == {"weight", "time", "recorded_at"}, "what is reckoned"
+    assert {"error_type", "turn_id", "input_tokens", "probability"} <= named & EVALUATION_COLUMNS.keys()
+
+
+def _fields_of(section: str) -> list[str]:
+    """The fields of an evaluation's section."""
+    kinds = {"error": ErrorDetail, "judge": JudgeStamp, "retry": Retry, "escalation": Escalation}
+    kinds |= {"subject": Subject, "usage": Usage, "sampling": Sampling}
+    return [each.name for each in fields(kinds[section])] if section in kinds else []
 
 
 def test_every_field_of_an_evaluation_is_a_column_or_in_one() -> None:
