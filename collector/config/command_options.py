@@ -36,6 +36,12 @@ def require_known(option: str, noun: str, names: Iterable[str | None], known: Co
             raise ConfigError(f"{option}: {unknown(noun, name, sorted(known))}")
 
 
+def refuse_existing(path: Path) -> None:
+    """Refuse a file of --output that exists. Raises ConfigError."""
+    if path.exists():
+        raise ConfigError(f"{path}: exists already; name another file with --output")
+
+
 def write_new(path: Path, content: bytes) -> None:
     """Write the file that --output names, for its owner alone. Raises ConfigError: it exists, or cannot be written."""
     try:

@@ -143,7 +143,7 @@ class StateLimits:
     At most `conversations` windows are in memory, in about `bytes`; beyond that the oldest are evicted: closed early. A
     conversation is written as a snapshot if a restart would read more than `snapshot_records` records,
     `snapshot_turns` turns or `snapshot_seconds` of the log for it. If the record of a pending job lies more than
-    `pending_records` records back, the partition waits for the job.
+    `snapshot_records` records back, the partition waits for the job.
     """
 
     conversations: int = 100_000
@@ -151,7 +151,6 @@ class StateLimits:
     snapshot_records: int = 1_000_000
     snapshot_seconds: float = 7200.0
     snapshot_turns: int = 250_000
-    pending_records: int = 1_000_000
 
 
 class PartitionState:

@@ -195,7 +195,7 @@ class PartitionProcessor:
     async def _process(self, record: StoredRecord) -> None:
         if record.offset >= self.start.new_from:
             self.state.outcomes = self.outcomes
-        await self.jobs.wait_for_oldest(record.offset, self.limits.pending_records)
+        await self.jobs.wait_for_oldest(record.offset, self.limits.snapshot_records)
         if self.budget and self.budget.is_decision_due(self._partition, now := self.clock(), record.timestamp):
             await self._set_rates(self.budget, now, record.offset)
         if jobs := await self.state.apply(record):

@@ -96,14 +96,11 @@ class OtlpExporter:
         """Send feedback as events; returns how many the endpoint refused for good."""
         if not self.settings.feedback:
             return 0
+        service, comment = self.settings.service_name, self.settings.explanation
         rejected, size = 0, self.settings.batch_size
         for first in range(0, len(batch), size):
-            events_ = feedback_events(
-                batch[first : first + size],
-                service=self.settings.service_name,
-                comment=self.settings.explanation,
-                own=self.own,
-            )
+            some = batch[first : first + size]
+            events_ = feedback_events(some, service=service, comment=comment, own=self.own)
             rejected += await self.client.send_logs(events_, confirm=self.confirm_feedback)
         return rejected
 

@@ -139,7 +139,6 @@ def _state_limits(settings: EvaluateSettings) -> StateLimits:
         snapshot_records=settings.snapshot_after_records,
         snapshot_seconds=settings.snapshot_after,
         snapshot_turns=settings.snapshot_after_turns,
-        pending_records=settings.snapshot_after_records,
     )
 
 

@@ -149,12 +149,10 @@ class _Explained:
         self.judges: GoldenRuns | OwnPast | None = None
 
     def miss(self, evaluator: str, lower: bool, length: float, now: float) -> float:
-        judges = self.judges
-        return judges.explained_miss(evaluator, lower, length, now) if isinstance(judges, GoldenRuns) else 0.0
+        return self.judges.explained_miss(evaluator, lower, length, now) if isinstance(self.judges, GoldenRuns) else 0.0
 
     def largest(self, evaluator: str, lower: bool, since: float, until: float) -> float:
-        judges = self.judges
-        return judges.largest_miss(evaluator, lower, since, until) if isinstance(judges, GoldenRuns) else 0.0
+        return self.judges.largest_miss(evaluator, lower, since, until) if isinstance(self.judges, GoldenRuns) else 0.0
 
     def shifted(self, evaluator: str) -> tuple[str, float | None]:
         return self.judges.shifted(evaluator) if isinstance(self.judges, GoldenRuns) else ("", None)

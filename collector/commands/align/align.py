@@ -18,7 +18,7 @@ from collector.commands.align.reading import LabelledSubject, Parts, material_of
 from collector.commands.align.replays import ReplayBench, Replayed, replayed
 from collector.commands.align.report import AlignReport, TriedCandidate, as_json, as_text, as_yaml
 from collector.commands.score.runner import guarded_run, require_prices
-from collector.config.command_options import JudgingOptions, require_known, write_new
+from collector.config.command_options import JudgingOptions, refuse_existing, require_known, write_new
 from collector.config.configured import Config, without_audits
 from collector.errors import DONE, FAILED, ConfigError
 from collector.judging.open_judges import open_judges
@@ -281,9 +281,7 @@ def _check(config: Config, options: AlignOptions) -> None:
     proposer = _proposer(config, options)
     if options.max_usd is not None:
         require_prices(config, [configured.judge, proposer])
-    path = _output(config, options)
-    if path.exists():
-        raise ConfigError(f"{path}: exists already; name another file with --output")
+    refuse_existing(_output(config, options))
 
 
 def _proposer(config: Config, options: AlignOptions) -> str:

@@ -17,7 +17,7 @@ from collector.backoff import Backoff
 from collector.commands.fetch import jaeger, langfuse, mlflow, phoenix, tempo
 from collector.commands.fetch.api_reader import LONGEST, TIMEOUT, ApiReader, Document, authorization
 from collector.commands.fetch.source import Source, Wanted, objects
-from collector.config.command_options import require_window
+from collector.config.command_options import refuse_existing, require_window
 from collector.errors import DONE, FAILED, BadInput, ConfigError
 from collector.otlp.decode import read_request, request_from_protobuf, split_by_trace
 from collector.wording import plural, unknown
@@ -45,24 +45,19 @@ def whole_file(path: Path) -> Generator[BinaryIO, None, None]:
         ConfigError: it exists already, or cannot be written.
     """
     part = path.with_name(f"{path.name}.{os.getpid()}{_PART}")
-    _refuse_existing(path)
+    refuse_existing(path)
     try:
         with open(part, "xb", opener=open_private) as file:
             try:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-                _refuse_existing(path)  # once more: reading may take an hour
+                refuse_existing(path)  # once more: reading may take an hour
                 part.rename(path)
             finally:
                 part.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file with --output") from None
-
-
-def _refuse_existing(path: Path) -> None:
-    if path.exists():
-        raise ConfigError(f"{path}: exists already; name another file with --output")
 
 
 _IDS = ("traceId", "spanId", "parentSpanId")

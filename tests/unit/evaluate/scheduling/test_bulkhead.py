@@ -118,7 +118,7 @@ async def test_nobody_runs_further_ahead_of_what_waits_than_a_replay_may_read(be
     free.gate.open.set()
     await bench.put(*(turn(n) for n in range(1, 101)))
     async with bench.running(
-        asking(hung, free), concurrency=2, waiting=1000, bounds=StateLimits(pending_records=20)
+        asking(hung, free), concurrency=2, waiting=1000, bounds=StateLimits(snapshot_records=20)
     ) as stage:
         bulkhead = bulkhead_of(stage, "hung")
         await until(lambda: bulkhead.paused_partitions == 1)
