@@ -30,7 +30,7 @@ from evaluators.judges.cascade import Cascade
 from evaluators.judges.jury import Jury, MemberOutcome, combine_outcomes, common_stamp
 from evaluators.judges.metered import Metered, Sighted
 from evaluators.judges.wrapper import members_of
-from evaluators.promises import class_breaches, definition_breaches, is_built_in, place_of
+from evaluators.promises import FAULTS, class_breaches, definition_breaches, is_built_in, place_of
 from evaluators.records import from_json, to_json
 from evaluators.results import (
     ErrorDetail,
@@ -111,7 +111,7 @@ async def evaluate(
     try:
         meters += map(Metered, members_of(judge))
         outcome, stamp = await _evaluate(evaluator, case, judge, meters, skip_unseen)
-    except Exception as error:  # noqa: BLE001 - a plug-in's judge that breaks the port's promises
+    except FAULTS as error:  # a plug-in's judge that breaks the port's promises
         outcome, stamp = _internal(evaluator, error), next((meter.stamp for meter in meters if meter.stamp), None)
     usage, costs = Usage(), list[float | None]()
     for meter in meters:
@@ -260,7 +260,7 @@ async def _outcome(evaluator: Evaluator[Any], case: Turn | Conversation, judge: 
     except EvaluationError as error:
         bug = error.__cause__ if error.type == _INTERNAL else None  # of a member
         return Failure(type=error.type, message=str(error)[:_LONGEST_MESSAGE], cause=bug)
-    except Exception as error:  # noqa: BLE001 - a bug in one evaluator must cost one evaluation, not the service
+    except FAULTS as error:  # a bug in one evaluator must cost one evaluation, not the service
         return _internal(evaluator, error)
     finally:
         if judge.seat is not None:  # no question will follow: the pack's other evaluations need not wait for this one
@@ -378,7 +378,7 @@ def _label_of(evaluator: Evaluator[Any], score: Score) -> str | None:
     return "pass" if passed else "fail"
 
 
-def _internal(evaluator: Evaluator[Any], error: Exception) -> Failure:
+def _internal(evaluator: Evaluator[Any], error: BaseException) -> Failure:
     """The failure for a bug. Neither record nor log repeats the exception's text, which may hold judged text: they name
     the place, and the broken promise of the contract.
     """

@@ -10,6 +10,10 @@ from evaluators.cases import Conversation, Turn
 from evaluators.errors import BrokenPromise
 from evaluators.evaluator import Evaluator
 
+FAULTS = (Exception, SystemExit)
+"""The faults of a plug-in's code: a library that it calls may end the program, as command lines do. Cancellations and
+interrupts are none.
+"""
 _NEEDED = 'write needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})'
 _WRITTEN = ("requires", "score_range", "lowest_if_trivial", "rounds", "label_names", "version")
 """Properties of a definition that a plug-in may calculate."""
@@ -76,5 +80,5 @@ def definition_breaches(evaluator: Evaluator[Any]) -> Iterator[str]:
                     is_missing(empty, field)  # pyright: ignore[reportUnknownArgumentType]
         except BrokenPromise as error:
             yield f"{here}.{own} {error}"
-        except Exception as error:  # noqa: BLE001 - code of a plug-in
+        except FAULTS as error:
             yield f"{here}.{own} cannot be read ({type(error).__name__}: {error})"

@@ -35,6 +35,7 @@ from collector.telemetry.plain import fault_of
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import LATE_FEEDBACK, SPANS_READ, TRACES_CLOSED, TURNS_ASSEMBLED
 from evaluators.cases import Turn
+from evaluators.promises import FAULTS
 
 logger = logging.getLogger(__name__)
 
@@ -258,7 +259,7 @@ class AssembleFold:
         try:
             with self._guarded_place.slot.at(trace.position):
                 watch.examine(trace.trace_id, trace.pieces[:pieces], trace.last_at)
-        except Exception as error:  # noqa: BLE001 - the search must not stop the partition
+        except FAULTS as error:  # the search must not stop the partition
             logger.error("a trace cannot be searched for missing settings: %s", type(error).__name__)  # noqa: TRY400
 
     def _read_earlier_closings(self, trace: OpenTrace) -> None:
@@ -282,7 +283,7 @@ class AssembleFold:
             if self._guarded_place.suspects is not None:
                 self._guarded_place.survived(trace.position)
             return _in_tenant(assembly, tenant)
-        except Exception as error:  # noqa: BLE001 - a trace that hits a bug must not stop the partition for good
+        except FAULTS as error:  # a trace that hits a bug must not stop the partition for good
             logger.error("a trace is left out: %s", fault_of(error))  # noqa: TRY400 - the message may hold judged text
             self.telemetry.drop("assemble", DropReason.CRASHED)
             return Assembly()

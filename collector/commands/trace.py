@@ -25,7 +25,7 @@ from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.past_plans import switches_of
-from collector.evaluate.recovery.replay_point import ReplayPoint, done_below_of
+from collector.evaluate.recovery.replay_point import ReplayPoint, metadata_of
 from collector.evaluate.references.subject import awaited_fields, referenced_fields
 from collector.evaluate.retry.past_jobs import control_records_in
 from collector.evaluate.sampling.draw import draw, keyed_salt
@@ -133,7 +133,7 @@ async def _find_subject(config: Config, logs: Logs, name: str) -> dict[str, Any]
     made = [readable_evaluation(record) async for record in evaluation_records(logs.evaluations)]
     by_place = {(each.monitor, each.evaluator, each.subject.id): each for each in made if each}
     definitions, outcomes = await logs.generated_steps(), dict[str, Mapping[str, str]]()
-    done = {of: done_below_of(committed) for of, committed in (await logs.turns.committed(GROUP)).items()}
+    done = {of: metadata_of(committed).done_below for of, committed in (await logs.turns.committed(GROUP)).items()}
     secret, history = await draw_key(definitions), ConfigurationHistory(definitions, config)
     controls = {of: await control_records_in(logs.evaluations, of) for of in {record.partition for record, _ in turns}}
     problem = next((each for each in running_problems(config) if each.startswith("judges: ")), None)

@@ -35,7 +35,7 @@ from collector.records.ready_made import MONITORS_OF_COMMANDS
 from collector.wording import plural, suggestion, unknown, unknowns
 from evaluators.evaluator import Evaluator
 from evaluators.judges.local_embeddings import local_model
-from evaluators.promises import definition_breaches, is_built_in, place_of
+from evaluators.promises import FAULTS, definition_breaches, is_built_in, place_of
 
 MOST_MISTAKES = 50
 """Mistakes that are listed, not counted."""
@@ -248,7 +248,7 @@ def _evaluator(name: str, written: Mapping[str, Any], settings: Settings, mistak
     except ValidationError as error:
         mistakes += error_sentences(error, cls, ("evaluators", name), _BESIDE)
         return None
-    except Exception as error:  # noqa: BLE001 - code of a plug-in
+    except FAULTS as error:
         mistakes.append(f"{where}: {place_of(cls)}: {kind} cannot be made ({type(error).__name__}: {error})")
         return None
     if not is_built_in(cls) and (broken := list(definition_breaches(evaluator))):

@@ -28,7 +28,7 @@ from collector.evaluate.recovery.configurations import UNNUMBERED, Configuration
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.ledger import RETRY, Ledger, end_offset
 from collector.evaluate.recovery.past_plans import PlanHistory, configurations_of, past_plans, switches_of
-from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, RetainedOffsets
+from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, RetainedOffsets, metadata_of
 from collector.evaluate.recovery.sample_rate_notes import note_sample_rates
 from collector.evaluate.recovery.snapshot_writer import SnapshotWriter
 from collector.evaluate.scheduling.dispatch import Dispatcher
@@ -395,8 +395,7 @@ class EvaluateStage:
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[PartitionProcessor]:
         """Read the ledger back and open the partition's processor. When the processor closes, its jobs end."""
-        first = CommitMetadata()
-        metadata = CommitMetadata.from_json(committed.metadata, committed.low_watermark) if committed else first
+        metadata = metadata_of(committed)
         journal = LoggedJournal(self._shapes) if self.deferral is not None else None
         ledger = Ledger(
             self._evaluations,

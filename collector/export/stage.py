@@ -7,10 +7,11 @@ feedback, as soon as the turns that it is about are known.
 """
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Protocol, runtime_checkable
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
@@ -31,6 +32,17 @@ from evaluators.cases import Json
 from evaluators.results import Evaluation
 
 OnBadRecord = Callable[[StoredRecord, BadInput], None]
+
+
+async def _attempt(confirm: Confirm, export: Callable[[Any], Awaitable[int | None]], batch: Sequence[Any]) -> int:
+    """Export a batch once; returns how many of it were rejected. An exporter that ends the program has failed, as with
+    any other exception.
+    """
+    await confirm()
+    try:
+        return min(max(0, await export(batch) or 0), len(batch))  # it may count several records per evaluation
+    except SystemExit as error:
+        raise RuntimeError(f"the exporter has called sys.exit({error})") from error
 
 
 def group_of(name: str) -> str:
@@ -94,16 +106,11 @@ class ExportStage:
 
     async def deliver(self, batch: Sequence[Evaluation]) -> None:
         """Export a batch, with retries until the exporter has accepted it. Count exported and rejected evaluations."""
-
-        async def attempt() -> int | None:
-            await self.confirm()
-            return await self.exporter.export(batch)
-
+        attempt = partial(_attempt, self.confirm, self.exporter.export, batch)
         rejected = await self.backoff.repeat(
             attempt, ExportUnavailable, action=f"exporting to {self.name}", on_failure=self._failed
         )
         self._problem = None
-        rejected = min(max(0, rejected or 0), len(batch))  # an exporter may count several records per evaluation
         self.count("exported", len(batch) - rejected)
         if rejected:
             self.count("rejected", rejected)
@@ -206,13 +213,9 @@ class FeedbackExport:
 
     async def deliver(self, batch: Sequence[JoinedFeedback]) -> None:
         """Export a batch, with retries until the exporter has accepted it."""
-
-        async def attempt() -> int | None:
-            await self.confirm()
-            return await self.exporter.export_feedback(batch)
-
+        attempt = partial(_attempt, self.confirm, self.exporter.export_feedback, batch)
         rejected = await self.backoff.repeat(attempt, ExportUnavailable, action=f"exporting feedback to {self.name}")
-        if rejected := min(max(0, rejected or 0), len(batch)):
+        if rejected:
             self.telemetry.drop("export", DropReason.FEEDBACK_REJECTED, rejected)
 
 

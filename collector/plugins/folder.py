@@ -20,6 +20,7 @@ from typing import Any
 from collector.errors import ConfigError
 from collector.plugins.shapes import DIALECTS, EVALUATORS, EXPORTERS, PARTS_OF_EXPORTER, THINGS, breaches
 from evaluators.evaluator import Evaluator
+from evaluators.promises import FAULTS
 
 
 class PluginFolder(MetaPathFinder):
@@ -151,7 +152,7 @@ def _imported(folder: PluginFolder, name: str) -> ModuleType:
         )
     try:
         return importlib.import_module(f"{folder.package}.{name}")
-    except Exception as error:
+    except FAULTS as error:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder.path)]
         line = f", line {own[-1].lineno}" if own else ""

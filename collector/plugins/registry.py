@@ -12,7 +12,7 @@ from collector.plugins.folder import folders
 from collector.plugins.shapes import EVALUATORS, REDACTORS, THINGS, breaches
 from collector.wording import suggestion
 from evaluators.evaluator import Evaluator
-from evaluators.promises import call_breaches, place_of
+from evaluators.promises import FAULTS, call_breaches, place_of
 
 CONVERSATIONAL = "conversational_"
 """Begins the name of a kind that does for conversations what another one does for turns."""
@@ -49,7 +49,7 @@ def load(group: str, name: str) -> Any:
         raise ConfigError(f"unknown {THINGS.get(group, 'plug-in')} {name!r}; {remedy}")
     try:
         loaded = points[0].load()
-    except Exception as error:
+    except FAULTS as error:
         raise ConfigError(f"the plug-in {name!r} ({points[0].value}) cannot be loaded: {error}") from error
     _refuse(breaches(group, loaded))
     return loaded
@@ -110,7 +110,7 @@ def detector(name: str) -> Any:
     factory, made, why = redactor(name), None, "it returned none"
     try:
         made = factory()
-    except Exception as error:  # noqa: BLE001 - code of a plug-in
+    except FAULTS as error:
         why = f"{type(error).__name__}: {error}"
     if not callable(made):
         raise ConfigError(f"{place_of(factory)}: {name} must return a function of a text ({why})")
@@ -140,7 +140,7 @@ def _import(reference: str) -> Any:
     full_name = next((own for folder in folders() if (own := folder.module(module))), module)
     try:
         return getattr(importlib.import_module(full_name), name)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, SystemExit) as error:
         remedy = "write module:Class, of a file in the folder `plugins` or of an installed package"
         if module.partition(".")[0] in ("collector", "evaluators"):
             remedy = (

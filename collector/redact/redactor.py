@@ -28,6 +28,7 @@ from collector.redact.context import precedes_number
 from collector.redact.finding import Detector, Finding, PrefilteringDetector, merge
 from collector.redact.patterns import names_secret
 from evaluators.cases import Conversation, Json, Turn
+from evaluators.promises import FAULTS
 from evaluators.texts.exact_json import parse_exactly
 
 _PSEUDONYM = re.compile(r"<([A-Z][A-Z0-9_]{0,39})_([a-z2-7]{8})>")
@@ -256,7 +257,7 @@ class Redactor:
                 findings, is_all = self._look(text[:cut])
                 self._looks_left = 0
                 findings.append(Finding(max(0, cut - _MARGIN) if is_all else 0, len(text), "REST"))
-        except Exception as error:  # noqa: BLE001 - a plug-in's, of any kind: what was not looked through goes nowhere
+        except FAULTS as error:  # what was not looked through goes nowhere
             self._fail()
             raise RedactionFailed(f"a redactor failed with {type(error).__name__}") from None
         return [finding for finding in merge(findings) if not _PSEUDONYM.fullmatch(text, finding.start, finding.end)]

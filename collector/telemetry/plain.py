@@ -25,7 +25,7 @@ def plain(text: str) -> str:
     return _CONTROL_OR_SPACE.sub(_escaped, text if len(text) <= _LONGEST else f"{text[:_LONGEST]} […]")
 
 
-def fault_of(error: Exception) -> str:
+def fault_of(error: BaseException) -> str:
     """The type of an error and its place in the code, without its message: that may hold judged text."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} at {frame.filename}:{frame.lineno}"

@@ -16,6 +16,7 @@ from evaluators.errors import JudgeDenied, JudgeError, JudgeRejected, JudgeReply
 from evaluators.judge import Answer, Judge, Prompt, R, Verdict, decides, takes_packs
 from evaluators.judges.wrapper import JudgeWrapper
 from evaluators.packs.packed_prompt import PackedQuestion, PackReply, decided_entries, pack_questions
+from evaluators.promises import FAULTS
 from evaluators.results import Usage
 
 
@@ -92,7 +93,7 @@ class Pack:
             for question in group:
                 question.answer.cancel()
             raise
-        except Exception as error:  # noqa: BLE001 - a user's judge that breaks the interface's rules
+        except FAULTS as error:  # a user's judge that breaks the interface's rules
             _fail(group, error)
 
     async def _ask_together(self, group: Sequence[_PendingQuestion]) -> None:
@@ -219,7 +220,7 @@ def _settle(pending: _PendingQuestion, result: Verdict[Any] | JudgeError) -> Non
         pending.answer.set_result(result)
 
 
-def _fail(group: Iterable[_PendingQuestion], error: Exception) -> None:
+def _fail(group: Iterable[_PendingQuestion], error: BaseException) -> None:
     """Each question fails by itself, with its part of what was paid."""
     waiting = [question for question in group if not question.answer.done()]
     for number, question in enumerate(waiting):

@@ -32,7 +32,7 @@ from collector.logs.log import TICK, Log, Record
 from collector.records.json import evaluation_from_json, evaluation_to_json, turn_to_json
 from collector.records.shared_records import share_records
 from collector.service.app import Running, running
-from collector.service.live.history import NumberedConfiguration
+from collector.service.live import history
 from collector.service.open_logs import open_logs
 from evaluators import GEval, Length
 from evaluators.cases import Turn
@@ -254,7 +254,7 @@ async def test_evaluations_by_an_earlier_revision_are_one_number(
 ) -> None:
     """After a new revision of a plug-in, 3,541 were read as missing, and the same 3,541 as too many."""
     if not notes_versions:
-        monkeypatch.setattr(NumberedConfiguration, "versions", {})
+        monkeypatch.setattr(history, "_VERSIONS", "unknown")
     monkeypatch.setattr(Length, "revision", 1000)
     made = "scored" if notes_versions else "made by another configuration or version of the evaluator (not compared)"
     assert f"due        brief of all: 12 = 12 {made}" in (await world.audit()).output.splitlines()

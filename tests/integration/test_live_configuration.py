@@ -963,7 +963,7 @@ def test_a_start_that_plug_ins_end_in_any_way_fails(tmp_path: Path) -> None:
     try:
         config = load(file.path)
         for code, change in {
-            "import sys; sys.exit(3)": "fails: the process ended with status 3",
+            "import sys; sys.exit(3)": "fails: plugins: mine/brief.py: cannot be loaded, line 14 (SystemExit: 3)",
             "import os; os._exit(0)": "fails: the process ended with status 0",
             "raise KeyboardInterrupt": "fails: KeyboardInterrupt",
             f"import sys; print('{file.path}: a note', file=sys.stderr)": "has changed, and a restart alone reads it",

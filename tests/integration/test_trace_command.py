@@ -27,7 +27,7 @@ from collector.config.loading import check
 from collector.errors import ConfigError, EvalstreamError
 from collector.evaluate.budget.rates import FULL_RATES, RateReduction, Rates
 from collector.evaluate.recovery.control_records import ControlRecord
-from collector.evaluate.recovery.replay_point import CommitMetadata, done_below_of
+from collector.evaluate.recovery.replay_point import CommitMetadata, metadata_of
 from collector.evaluate.stage import GROUP
 from collector.logs.log import Committed, Log, Record, StoredRecord
 from collector.logs.whole_log import read_partitions
@@ -385,7 +385,7 @@ async def test_a_service_with_a_small_budget_says_of_each_turn_what_it_did(tmp_p
                 ]
                 await service.logs.turns.append([turn_record(turn) for turn in turns])
                 await asyncio.sleep(0.2)
-            while done_below_of((await service.logs.turns.committed(GROUP)).get(0)) < 200:
+            while metadata_of((await service.logs.turns.committed(GROUP)).get(0)).done_below < 200:
                 await asyncio.sleep(0.05)
         said = [
             (await traced(config, f"t{number}"))[1]["turns"][f"t{number}"]["all/helpful"] for number in range(0, 200, 4)

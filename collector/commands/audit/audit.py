@@ -18,7 +18,7 @@ from collector.evaluate.plan import Job
 from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations
 from collector.evaluate.recovery.control_records import ControlRecord, decisions_in
 from collector.evaluate.recovery.past_plans import configurations_of
-from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, done_below_of
+from collector.evaluate.recovery.replay_point import ReplayPoint, metadata_of
 from collector.evaluate.recovery.sample_rate_notes import draws_by, read_sample_rates
 from collector.evaluate.stage import GROUP
 from collector.evaluate.transfer.transfer_records import START_HEADERS
@@ -101,7 +101,7 @@ async def _audit(config: Config, logs: Logs) -> Audit:
                 logs.turns, partition, contents[logs.turns.name], configurations, controls, left_out,
                 {GROUP: commits[GROUP]}, traces.see_turn,
             )  # fmt: skip
-            done_below[partition] = done_below_of(committed)
+            done_below[partition] = metadata_of(committed).done_below
             since = max(since, await turns.read(comparison, result, done_below[partition]))
         for log, group in chain[1:-1]:  # after the turns log, so that a turn of both is no repeated one
             add = traces.see_turn if log is logs.unlinked else None
@@ -171,9 +171,8 @@ async def _read_evaluations(
 
 def _number_at(start: int, committed: Committed | None) -> int:
     """The number of the configuration in force where a log begins, if the committed metadata has it."""
-    if committed is None or start < committed.low_watermark:
-        return UNNUMBERED
-    return CommitMetadata.from_json(committed.metadata, committed.low_watermark).configuration
+    has_it = committed is not None and start >= committed.low_watermark
+    return metadata_of(committed).configuration if has_it else UNNUMBERED
 
 
 @dataclass(eq=False, repr=False)

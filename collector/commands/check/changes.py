@@ -491,5 +491,5 @@ def _money(cost: NumberChange) -> str:
     no_price = "unknown (a judge has no price)"
     before, after = (usd(of) if isinstance(of, float | int) else no_price for of in (cost.before, cost.after))
     if cost.before == cost.after:
-        return f"{after} {cost.where}{'' if cost.after is None else ', as before'}"
+        return f"{after} {cost.where}{'' if cost.after is None else ', the same for both'}"
     return f"{before} → {after} {cost.where}"

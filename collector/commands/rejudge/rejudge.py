@@ -13,7 +13,7 @@ from collector.config.command_options import require_known, require_window
 from collector.config.configured import Config, judges_of
 from collector.errors import DONE, FAILED, ConfigError
 from collector.evaluate.failures import FAILURE_TYPES
-from collector.evaluate.recovery.replay_point import CommitMetadata, done_below_of
+from collector.evaluate.recovery.replay_point import metadata_of
 from collector.evaluate.retry.past_jobs import Stretch, control_records_in, plan_of
 from collector.evaluate.retry.request import requested_evaluations
 from collector.evaluate.stage import GROUP
@@ -71,8 +71,8 @@ async def rejudge(
         step.begin("reading the logs")
         history = ConfigurationHistory(await logs.generated_steps(), config)
         await history.refresh()
-        done = await logs.turns.committed(GROUP)
-        requested = await requested_evaluations(logs.turns, {each: done_below_of(of) for each, of in done.items()})
+        committed = {each: (metadata_of(of), of.offset) for each, of in (await logs.turns.committed(GROUP)).items()}
+        requested = await requested_evaluations(logs.turns, {at: of.done_below for at, (of, _) in committed.items()})
         since, until = options.stretch.since, options.stretch.until
         selected = EvaluationFilter(since=since, until=until, monitors=options.monitors, evaluators=options.evaluators)
         known = KnownEvaluations(versions, selected, _usd_now(config))
@@ -80,10 +80,7 @@ async def rejudge(
         wrong = {*options.reasons} - FAILURE_TYPES - NEVER_TRIED - known.failures
         require_known("--reason", "reason", sorted(wrong), known.failures or FAILURE_TYPES)
         candidates = Candidates(
-            turns=logs.turns, known=known, history=history,
-            committed={
-                each: (CommitMetadata.from_json(of.metadata, of.low_watermark), of.offset) for each, of in done.items()
-            },
+            turns=logs.turns, known=known, history=history, committed=committed,
             plan=plan_of(build_unasked_plan(config, history.key), options.monitors, options.evaluators),
             controls={each: await control_records_in(logs.evaluations, each) for each in range(logs.turns.partitions)},
             stretch=options.stretch, what=options.what, reasons=options.reasons, requested=requested,

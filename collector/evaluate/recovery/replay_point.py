@@ -189,6 +189,6 @@ class RetainedOffsets:
         return self._points[0] if self._points else None
 
 
-def done_below_of(committed: Committed | None) -> int:
-    """Everything that became due below this offset is done."""
-    return 0 if committed is None else CommitMetadata.from_json(committed.metadata, committed.low_watermark).done_below
+def metadata_of(committed: Committed | None) -> CommitMetadata:
+    """The metadata of a committed state; that of a first start if there is none."""
+    return CommitMetadata.from_json(committed.metadata, committed.low_watermark) if committed else CommitMetadata()

@@ -11,7 +11,7 @@ from collector.evaluate.plan import Job, Plan
 from collector.evaluate.recovery.configurations import Configurations
 from collector.evaluate.recovery.ledger import Ledger
 from collector.evaluate.recovery.past_plans import PlanHistory, configurations_of, past_plans, switches_of
-from collector.evaluate.recovery.replay_point import CommitMetadata
+from collector.evaluate.recovery.replay_point import metadata_of
 from collector.evaluate.transfer.transfer_records import TransferredJob, conversation_record, is_transfer, transferred
 from collector.logs.log import Committed, Log, Record, StoredRecord, records_from
 
@@ -52,7 +52,7 @@ async def read_transfer(
     Raises:
         LogUnavailable: a log cannot be read now.
     """
-    metadata = CommitMetadata.from_json(committed.metadata, committed.low_watermark)
+    metadata = metadata_of(committed)
     budgets = BudgetController(plan, turns.partitions)
     ledger = Ledger(evaluations, partition, read_costs=budgets.limited)
     await ledger.read_back(metadata.ledger_offset)
@@ -109,7 +109,7 @@ def _by_newest(jobs: Iterable[Job], configurations: Configurations, ledger: Ledg
 async def is_changed_beyond(evaluations: Log, partition: int, committed: Committed | None) -> bool:
     """Whether the configuration changes at a turn after the committed position."""
     committed = committed or Committed(0, 0)
-    metadata = CommitMetadata.from_json(committed.metadata, committed.low_watermark)
+    metadata = metadata_of(committed)
     ledger = Ledger(evaluations, partition)
     await ledger.read_back(metadata.ledger_offset)
     return switches_of((metadata.replay_point.offset, metadata.configuration), ledger.control_records)[-1][0] > (

@@ -39,11 +39,6 @@ class NumberedConfiguration:
     since: float
     origin: str = ""
 
-    @property
-    def versions(self) -> Mapping[str, Any]:
-        """See `Plan.with_versions`."""
-        return self.values.get(_VERSIONS, {})
-
 
 def values_of(config: Config) -> dict[str, Any]:
     """The stored form of a configuration: its live part, and its evaluators' versions by the code of this process.
@@ -154,7 +149,7 @@ class ConfigurationHistory:
             self._plans[number] = self._build(number)
         if (plan := self._plans[number]) is not None or substitute is None or number not in self._entries:
             return plan
-        return substitute.with_versions(self._entries[number].versions)
+        return substitute.with_versions(self._entries[number].values.get(_VERSIONS, {}))
 
     def _build(self, number: int) -> Plan | None:
         entry = self._entries.get(number)
@@ -167,7 +162,7 @@ class ConfigurationHistory:
             reason = "; ".join(str(error).splitlines())
             self.warn(f"the present configuration judges what configuration {number} left unfinished: {reason}")
             return None
-        return plan.with_versions(entry.versions)
+        return plan.with_versions(entry.values.get(_VERSIONS, {}))
 
     def _add(self, number: int, text: str) -> None:
         """Add an entry once, though a partition that opens may read it at the same time as the look at the file."""

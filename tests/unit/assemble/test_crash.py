@@ -24,21 +24,22 @@ from collector.telemetry.series import DROPS
 
 def read_with_a_bug(span: Span, _records: Sequence[LogRecord]) -> None:
     if "boom" in str(span.attributes):
-        raise ZeroDivisionError
+        raise SystemExit if "exit" in str(span.attributes) else ZeroDivisionError
 
 
 BUGGY = Dialect(name="buggy", rank=0, read=read_with_a_bug, evidence=("gen_ai.*",), coverage=Coverage(libraries=""))
 
 
+@pytest.mark.parametrize("question", ["boom", "boom: exit"])
 async def test_a_trace_that_hits_a_bug_is_a_drop_and_the_next_one_is_assembled(
-    caplog: pytest.LogCaptureFixture,
+    question: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     turns, telemetry = MemoryLog("turns", partitions=1), Telemetry()
     assembler = Assembler(Dialects((BUGGY, *Dialects.installed().all)))
     stage = AssembleStage(assembler, TurnRouter(turns), TraceLimits(quiet=5.0), telemetry=telemetry)
     records = [
         StoredRecord(0, position, 100.0, key * 16, piece.value, (("signal", piece.signal.encode()),))
-        for position, (key, text) in enumerate([(b"ab", "boom"), (b"cd", "Are you open?")])
+        for position, (key, text) in enumerate([(b"ab", question), (b"cd", "Are you open?")])
         for piece in Trace().span(1, "chat", chat(text, "Yes.")).pieces()
     ]
     async with stage.open_fold(0, None) as fold:

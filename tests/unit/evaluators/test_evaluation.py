@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
@@ -238,6 +239,8 @@ class Odd(Evaluator[Turn]):
         }
         if self.what == "recursion":
             return await self.evaluate(case, judge)
+        if self.what == "exits":
+            sys.exit("secret")
         if self.what == "group":
             raise ExceptionGroup("several", [ValueError("secret")])
         if self.what == "asks":
@@ -258,6 +261,7 @@ ODDITIES = (
     "explains with a number",
     "recursion",
     "group",
+    "exits",
 )
 
 
@@ -283,6 +287,8 @@ class OddJudge:
 
     async def ask(self, prompt, reply, *, logprobs=False, samples=1):
         answer = reply(reason="so", score=1)
+        if self.what == "exits":
+            sys.exit("secret")
         if self.what == "returns None":
             return None
         usage = None if self.what == "usage is None" else Usage(calls=1)
@@ -290,7 +296,9 @@ class OddJudge:
         return Verdict([Answer(answer, "{")], "odd", None, usage, cost)
 
 
-@pytest.mark.parametrize("what", ["model raises", "returns None", "usage is None", "cost is a text", "no JSON"])
+@pytest.mark.parametrize(
+    "what", ["model raises", "exits", "returns None", "usage is None", "cost is a text", "no JSON"]
+)
 @pytest.mark.parametrize("several", [False, True])
 async def test_a_judge_that_breaks_its_promises_costs_one_evaluation(what, several):
     judge = OddJudge(what)

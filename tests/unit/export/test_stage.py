@@ -16,7 +16,7 @@ from collector.telemetry.series import DROPS, EXPORT_EVALUATIONS, EXPORT_FAILURE
 class Recorder:
     """An exporter that is down a few times, then takes what it gets."""
 
-    def __init__(self, *errors: Exception) -> None:
+    def __init__(self, *errors: BaseException) -> None:
         self.errors = list(errors)
         self.batches: list[list[str]] = []
 
@@ -27,7 +27,7 @@ class Recorder:
 
 
 class Staged:
-    def __init__(self, *errors: Exception) -> None:
+    def __init__(self, *errors: BaseException) -> None:
         self.exporter = Recorder(*errors)
         self.telemetry = Telemetry()
         self.waits: list[float] = []
@@ -65,6 +65,16 @@ async def test_exports_a_delivery_as_one_batch_and_says_how_late():
     assert staged.exported("exported") == 2
     assert staged.telemetry.gauge(EXPORT_LAG, "recorder")._value.get() == 7.0
     assert staged.stage.group == "export.recorder"
+
+
+async def test_an_exporter_that_ends_the_program_fails_as_by_any_other_exception():
+    """The task's exception ended the event loop, and the process without a line."""
+    staged = Staged(SystemExit(3))
+    async with staged.stage.open_fold(0, None) as fold:
+        with pytest.raises(RuntimeError, match=r"the exporter has called sys\.exit\(3\)"):
+            await fold.deliver([of(1)])
+        await fold.deliver([of(2)])
+    assert staged.exporter.batches == [[f"{2:032x}"]]
 
 
 async def test_what_the_destination_refused_is_not_counted_as_exported():

@@ -257,9 +257,10 @@ def test_counts_by_kind():
     assert counted == {"EMAIL": 2, "PHONE": 1}
 
 
-def test_a_failing_detector_fails_closed_and_says_nothing_of_the_text():
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_a_failing_detector_fails_closed_and_says_nothing_of_the_text(error):
     def broken(_text):
-        raise ValueError("the text was: ada@example.com")
+        raise error("the text was: ada@example.com")
 
     with pytest.raises(RedactionFailed) as raised:
         redactor(find, broken).text("ada@example.com")
