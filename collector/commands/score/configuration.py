@@ -11,6 +11,9 @@ from collector.config.loading import check, judge_of_environment
 from collector.config.settings import MonitorSettings
 from collector.errors import ConfigError
 
+WITHOUT_FILE = "--evaluator"
+"""The source of a configuration that options and environment variables make."""
+
 
 def without_file(kinds: Sequence[str], criteria: str | None, environment: Mapping[str, str]) -> Config:
     """Evaluators of these kinds, with the judge that the environment names as for the `openai` library.
@@ -30,7 +33,7 @@ def without_file(kinds: Sequence[str], criteria: str | None, environment: Mappin
         own_criteria = {"criteria": criteria} if criteria is not None and "criteria" in cls.model_fields else {}
         evaluators[kind] = {"kind": kind, **fields, **({"judge": "main"} if cls.needs_judge else {}), **own_criteria}
     judges = {"main": judge_of_environment(environment)}
-    return check({"judges": judges, "evaluators": evaluators}, "--evaluator", folder=Path(), complete=False)
+    return check({"judges": judges, "evaluators": evaluators}, WITHOUT_FILE, folder=Path(), complete=False)
 
 
 def with_a_monitor(config: Config, named: Sequence[str] = ()) -> Config:

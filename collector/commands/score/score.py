@@ -20,6 +20,7 @@ from rich.table import Table
 
 from collector.assemble.trace import Assembler
 from collector.commands.normalize import normalize
+from collector.commands.score.configuration import WITHOUT_FILE
 from collector.commands.score.gate import GateResult, as_junit, as_markdown, compare_two, compare_with_base, read_base
 from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, judges_of, require_prices, run_jobs
 from collector.config.command_options import JudgingOptions, require_known
@@ -417,18 +418,21 @@ def _problems(
     for name, summary in by_evaluator.items():
         problem, failed = "", f"not all could be scored: {summary.failures}" if summary.failed else ""
         if failed and not summary.scored:
-            advice = _advice(next(iter(summary.failed)), summary.failures, config.evaluators[name].judge or "<name>")
+            judge, has_file = config.evaluators[name].judge or "<name>", config.source != WITHOUT_FILE
+            advice = _advice(next(iter(summary.failed)), summary.failures, judge, has_file=has_file)
             problem = f"nothing could be scored: {summary.failures}{advice}"
         elif line is not None and below(summary, line, lower_is_better=name in lower):
             problem = _shortfall(summary, line, name in lower)
         yield name, {"problem": problem, "failed": failed}
 
 
-def _advice(kind: str, message: str, judge: str) -> str:
+def _advice(kind: str, message: str, judge: str, *, has_file: bool = True) -> str:
     if not kind.startswith("judge"):
         return "; mend the evaluator's code: its pytest shows the traceback" if kind == "internal_error" else ""
     remedy = remedy_of(kind, message, judge) if kind in REMEDIES else None
-    return f"; {remedy or f'check base_url, model and api_key of judges.{judge}'}"
+    variables = "OPENAI_BASE_URL, OPENAI_MODEL and OPENAI_API_KEY"
+    keys = f"base_url, model and api_key of judges.{judge}" if has_file else variables
+    return f"; {remedy or f'check {keys}'}"
 
 
 def _shortfall(summary: ScoreSummary, line: float, lower_is_better: bool) -> str:

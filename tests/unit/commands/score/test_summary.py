@@ -1,12 +1,14 @@
 """Means and intervals of what was scored from files."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from evaluation_samples import bare, failed, scored
 
 from collector.commands.replay.comparison import EvaluationPair, compare
-from collector.commands.score.score import ScoreSummary, _advice, as_json, as_table, below, summarize
+from collector.commands.score.configuration import without_file
+from collector.commands.score.score import ScoreSummary, _advice, _problems, as_json, as_table, below, summarize
 from evaluators.results import ErrorDetail, Usage
 
 
@@ -46,6 +48,15 @@ def test_failures_are_no_scores() -> None:
 def test_a_remedy_fits_its_failure(kind: str, remedy: str) -> None:
     """At a rate limit and after a timeout the address, the model and the key are right; so they are for faulty code."""
     assert _advice(kind, "HTTP 429", "main") == remedy
+
+
+def test_without_a_file_the_remedy_names_the_variables() -> None:
+    """It named judges.main, which nobody had written."""
+    config = without_file(["answer_relevancy"], None, {"OPENAI_API_KEY": "k", "OPENAI_MODEL": "m"})
+    error = ErrorDetail(type="judge_denied", message="HTTP 401")
+    summaries = summarize([replace(bare(1, None), evaluator="answer_relevancy", error=error)])
+    [(_, fields)] = _problems(config, summaries, None, ())
+    assert fields["problem"].endswith("; check OPENAI_BASE_URL, OPENAI_MODEL and OPENAI_API_KEY")
 
 
 def test_skips_have_their_reasons() -> None:
