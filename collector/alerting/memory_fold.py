@@ -27,6 +27,8 @@ class MemoryFold(UntimedFold, ABC):
         self._memory = memory
         self._offsets: deque[tuple[float, int]] = deque()
         self._seen = RecentIds()
+        self.read_until = self.replayed_until = 0
+        """The offset behind the newest record, and up to which a restart reads the memory back."""
 
     @property
     def low_watermark(self) -> int | None:
@@ -51,6 +53,7 @@ class MemoryFold(UntimedFold, ABC):
         """Take an evaluation that the log received at `time` (s since the epoch); it may come twice."""
 
     def _remember_offset(self, record: StoredRecord) -> None:
+        self.read_until = record.offset + 1
         if not self._offsets or record.timestamp - self._offsets[-1][0] >= OFFSET_EVERY:
             self._offsets.append((record.timestamp, record.offset))
         while len(self._offsets) > 1 and self._offsets[1][0] < record.timestamp - self._memory:
@@ -73,6 +76,7 @@ class PartitionFolds(Generic[F]):
         self._others: dict[int, F] = {}
         self._next: dict[int, int] = {}
         self._failures = FailureLog("reading the evaluations of other processes")
+        self._others_are_read = log is None
         self.owned: dict[int, F] = {}
         self.changes = 0
         """How often a fold was added or removed."""
@@ -82,15 +86,22 @@ class PartitionFolds(Generic[F]):
         return iter([*(self._others | self.owned).values()])
 
     @asynccontextmanager
-    async def open(self, partition: int, _committed: Committed | None) -> "AsyncGenerator[F]":
+    async def open(self, partition: int, committed: Committed | None) -> "AsyncGenerator[F]":
         """Open the fold of a partition, which is given the records of its memory again."""
         self.owned[partition] = fold = self._make_fold()
+        if committed is not None and committed.low_watermark < committed.offset:
+            fold.replayed_until = committed.offset
         self.changes += 1
         try:
             yield fold
         finally:
             del self.owned[partition]
             self.changes += 1
+
+    @property
+    def are_restored(self) -> bool:
+        """Whether every fold has read its memory back, so that together they know all scores."""
+        return self._others_are_read and all(fold.read_until >= fold.replayed_until for fold in self)
 
     def owns(self, partition: int) -> bool:
         """Whether this process owns a partition."""
@@ -107,6 +118,7 @@ class PartitionFolds(Generic[F]):
             self.changes += 1
         if log is None:
             return
+        self._others_are_read = False
         with self._failures.attempt(LogUnavailable):
             for partition in sorted(unowned):
                 if partition not in self._others:
@@ -116,3 +128,4 @@ class PartitionFolds(Generic[F]):
                 async for record in valid_evaluations(log, partition, self._next[partition]):
                     await self._others[partition].deliver([record])
                     self._next[partition] = record.offset + 1
+            self._others_are_read = True

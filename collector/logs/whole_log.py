@@ -5,8 +5,11 @@ The offset at which a time begins is found by bisection, as records are in the o
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
-from collector.logs.log import Log, StoredRecord
+import orjson
+
+from collector.logs.log import Log, StoredRecord, records_from
 
 
 async def read_partitions(log: Log, starts: Sequence[int] | None = None) -> AsyncIterator[Sequence[StoredRecord]]:
@@ -28,6 +31,17 @@ async def read_records(log: Log, starts: Sequence[int] | None = None) -> AsyncIt
     async for batch in read_partitions(log, starts):
         for record in batch:
             yield record
+
+
+async def notes_in(log: Log, key: bytes) -> AsyncIterator[dict[str, Any]]:
+    """All notes under a key of the definitions log, the oldest first; of other definitions there, the first counts.
+
+    Raises:
+        LogUnavailable: the log cannot be read now.
+    """
+    async for record in records_from(log, 0, await log.start_offset(0)):
+        if record.key == key:
+            yield orjson.loads(record.value)
 
 
 async def start_offsets(log: Log) -> list[int]:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import orjson
 
@@ -20,7 +20,8 @@ from collector.backoff import Backoff
 from collector.config.settings import KafkaSourceSettings
 from collector.errors import ConfigError
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
-from collector.logs.log import Log, LogError, LogUnavailable, OpenFold, Record, records_from
+from collector.logs.log import Log, LogError, LogUnavailable, OpenFold, Record
+from collector.logs.whole_log import notes_in
 from collector.receive.feedback_ingest import FeedbackRules
 from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver, SourceTopic
@@ -206,9 +207,7 @@ class TopicNotes:
 
 async def _read(log: Log, group: str) -> dict[tuple[str, int], str]:
     noted: dict[tuple[str, int], str] = {}
-    async for record in records_from(log, 0, await log.start_offset(0)):
-        if record.key == BEGUN_KEY:
-            note = cast("dict[str, Any]", orjson.loads(record.value))
-            if note["group"] == group:
-                noted[note["topic"], note["partition"]] = note["id"]
+    async for note in notes_in(log, BEGUN_KEY):
+        if note["group"] == group:
+            noted[note["topic"], note["partition"]] = note["id"]
     return noted

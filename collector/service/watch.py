@@ -195,7 +195,8 @@ async def start_watch(process: Process, evaluating: EvaluateTask | None) -> Watc
     stage = _stage(process, trust, interval=watcher.interval, memory=watcher.history)
     client = await process.stack.enter_async_context(HttpClient(timeout=WITHIN))
     page = settings.page.url if settings.page else None
-    notifier = Notifier(client, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook, page)
+    definitions = process.logs.definitions
+    notifier = Notifier(client, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook, page, definitions)
     process.follow("watch", process.logs.evaluations, "watch", stage.open_fold)
     releases = start_releases(process, "watch.releases", lambda: stage.evaluates)
     tasks.start("alerts", partial(stage.run, notifier, releases.alerts))

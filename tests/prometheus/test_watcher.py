@@ -31,9 +31,9 @@ pytestmark = pytest.mark.timeout(300)  # deadlines within are for busy machines
 NAMES = {"alertname": "EvalstreamScoreDropped", "severity": "page", "monitor": "all", "evaluator": "exact"}
 
 
-def configured(folder: Path, **watcher: Any) -> Config:
+def configured(folder: Path, *, case_sensitive: bool = True, **watcher: Any) -> Config:
     return checked(
-        {"exact": {"kind": "exact_match", "threshold": 0.77}},
+        {"exact": {"kind": "exact_match", "threshold": 0.77, "case_sensitive": case_sensitive}},
         log={"kind": "sqlite", "path": str(folder / "evalstream.db")},
         export={"prometheus": {"port": free_port()}},
         alerts={"webhook": watcher.pop("routed_to", None), "watcher": {"interval": "1s", **watcher}},
@@ -132,6 +132,8 @@ async def test_a_restart_reads_the_state_back_and_a_webhook_that_was_down_has_in
         await until(lambda: hook.firing(**NAMES))
         await asyncio.sleep(2.5)
         assert len(hook.firing(**NAMES)) == 1, "a webhook hears of changes only"
+    async with webhook() as hook, running(configured(tmp_path, case_sensitive=False, webhook=hook.url), {"watch"}):
+        await until(lambda: _resolved(hook))
 
 
 @pytest.mark.slow

@@ -223,9 +223,11 @@ class WatchStage:
         """Evaluate every interval, and notify if there is a notifier: of what fires here, and of `others`."""
         while True:
             await asyncio.sleep(self.interval)
+            was_restored = self._folds.are_restored
             active = await self.look(now := self.clock())
             if notifier is not None and self.watches:
-                await notifier.notify([*active, *others()], now, self._why_over)
+                is_restored = was_restored and self._folds.are_restored
+                await notifier.notify([*active, *others()], now, self._why_over, is_restored=is_restored)
             elif notifier is not None:
                 notifier.hand_over()
 

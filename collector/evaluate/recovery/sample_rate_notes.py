@@ -5,13 +5,13 @@ The committed state has rates only while evaluations are pending. An audit of th
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, cast
 
 import orjson
 
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
 from collector.evaluate.recovery.replay_point import SampleRates
-from collector.logs.log import Log, LogUnavailable, Record, records_from
+from collector.logs.log import Log, LogUnavailable, Record
+from collector.logs.whole_log import notes_in
 
 RATES_KEY = b"sample rates"
 """The key of the notes. All notes under it count, unlike other definitions, of which only the first counts."""
@@ -23,11 +23,9 @@ Notes = Mapping[int, Sequence[tuple[int, SampleRates]]]
 async def read_sample_rates(log: Log) -> Notes:
     """Read all notes. Raises LogUnavailable."""
     notes: dict[int, list[tuple[int, SampleRates]]] = {}
-    async for record in records_from(log, 0, await log.start_offset(0)):
-        if record.key == RATES_KEY:
-            plain = cast("dict[str, Any]", orjson.loads(record.value))
-            partition, since, rates = plain["partition"], plain["from"], plain["rates"]
-            notes[partition] = [*(note for note in notes.get(partition, ()) if note[0] < since), (since, rates)]
+    async for plain in notes_in(log, RATES_KEY):
+        partition, since, rates = plain["partition"], plain["from"], plain["rates"]
+        notes[partition] = [*(note for note in notes.get(partition, ()) if note[0] < since), (since, rates)]
     return notes
 
 

@@ -23,14 +23,14 @@ from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.alert_evaluation import FallOfMean, TargetMiss, target_misses, unscored_share
 from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert
 from collector.alerting.watch.buckets import Buckets
-from collector.alerting.watch.notifier import AlertInstance, Notifier
+from collector.alerting.watch.notifier import NOTIFIED_KEY, AlertInstance, Notifier
 from collector.alerting.watch.stage import UNKNOWN_JUDGE, JudgeTrust, WatchFold, WatchRules, WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.config.alerts import AlertSettings
 from collector.config.configured import Config
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.journal.guard import Guard
-from collector.logs.log import Record, StoredRecord
+from collector.logs.log import Committed, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.otlp.own_items import OwnItems
 from collector.records.json import evaluation_to_json, label_to_json
@@ -359,7 +359,7 @@ async def test_the_page_has_what_fires_while_another_process_watches_and_after_e
         return None
 
     class Webhook(Notifier):
-        async def notify(self, active: Sequence[AlertInstance], *_: object) -> None:
+        async def notify(self, active: Sequence[AlertInstance], *_: object, **_by_name: object) -> None:
             posted.append(len(active))
 
     recent = RecentScores(())
@@ -460,6 +460,104 @@ async def test_alerts_of_a_version_or_target_that_is_replaced_end_with_one_sente
         assert alert["annotations"]["description"].startswith(sentence)
         assert alert["annotations"]["page_url"] == "https://evals.example/?monitor=all&evaluator=exact"
     assert stage.firing == ()
+
+
+@pytest.mark.parametrize("meanwhile", ["replaced", "over", "going on", "not read back", "refused", "unwritten"])
+async def test_a_webhook_gets_the_end_of_what_ended_while_no_process_watched(meanwhile: str) -> None:
+    """The watcher was killed when the new version had come, before its next look: the alert on the old version fired
+    for ever.
+    """
+    config, kept = configured(threshold=0.77), logs()
+    held = targets(config)
+    of = detector(held[0], held, config.settings.alerts, 1)
+    version, key = scored().evaluator_version, ("all", "exact")
+    rules = WatchRules({key: of}, config.settings.alerts, versions={key: {version}})
+    await kept.evaluations.append(list(bad_scores(datetime.now(UTC))))
+    (batch,) = [batch async for batch in kept.evaluations.read(0, 0)]
+    posted: list[dict[str, Any]] = []
+    statuses = [200]
+
+    async def post(_method: str, _url: str, *, data: bytes, headers: dict[str, str]) -> Any:
+        posted.extend(orjson.loads(data)["alerts"])
+        is_success = statuses[-1] < 300
+        return SimpleNamespace(
+            is_success=is_success, status_code=statuses[-1], content=b"", content_type="", headers=headers
+        )
+
+    async def watch(by: WatchRules, later: float, records: Sequence[StoredRecord]) -> list[tuple[str, str, str, str]]:
+        """What a process posts until it is killed."""
+        posted.clear()
+        looks: list[float] = []
+
+        def clock() -> float:
+            looks.append(batch[-1].timestamp + later)
+            return looks[-1]
+
+        stage = WatchStage(by, Telemetry(), interval=0.01, clock=clock)
+        client: Any = SimpleNamespace(request=post)
+        notifier = Notifier(client, Telemetry(), 60.0, webhook="http://hook", notes=kept.definitions)
+        async with stage.open_fold(0, Committed(0, len(batch))) as fold:
+            if records:
+                await fold.replay(records)
+            watching = asyncio.create_task(stage.run(notifier))
+            async with asyncio.timeout(30):
+                while len(looks) < 4:
+                    await asyncio.sleep(0.01)
+            watching.cancel()
+        return [
+            (each["status"], each["fingerprint"], each["startsAt"], each["annotations"].get("description", ""))
+            for each in posted
+        ]
+
+    firing = await watch(rules, 120.0, batch)
+    ((status, fingerprint, starts, _),) = firing
+    assert status == "firing"
+    if meanwhile == "unwritten":
+        await kept.definitions.append([Record(NOTIFIED_KEY, b'{"of a newer": "release"}', partition=0)])
+        assert [each[:2] for each in await watch(rules, 180.0, batch)] == [("firing", fingerprint)]
+        return
+    by = rules if meanwhile in ("over", "going on") else replace(rules, versions={key: {"newer"}})
+    later = 30 * 86400.0 if meanwhile == "over" else 180.0
+    if meanwhile == "not read back":
+        by = rules
+    if meanwhile == "refused":
+        statuses.append(500)
+        assert {each[0] for each in await watch(by, later, batch)} == {"resolved"}
+        statuses.append(200)
+    again = await watch(by, later, [] if meanwhile == "not read back" else batch)
+    if meanwhile == "going on":
+        assert [each[:3] for each in again] == [("firing", fingerprint, starts)]
+    elif meanwhile == "not read back":
+        assert again == []
+    else:
+        why = f"The alert ended because another version of exact has replaced version {version}."
+        assert again == [("resolved", fingerprint, starts, "It has ended." if meanwhile == "over" else why)]
+        assert await watch(by, later, batch) == [], "it ends once"
+
+
+async def test_an_alert_keeps_its_begin_over_a_restart_and_a_refused_repetition_keeps_its_note() -> None:
+    """`startsAt` of one alert moved by 27 minutes at a restart after its target had changed."""
+    posted: list[tuple[str, str]] = []
+    definitions, taken = MemoryLog("definitions", 1), [True]
+
+    async def post(_method: str, _url: str, *, data: bytes, headers: dict[str, str]) -> Any:
+        posted.extend((each["status"], each["startsAt"]) for each in orjson.loads(data)["alerts"])
+        return SimpleNamespace(is_success=taken[-1], status_code=500, content=b"", content_type="", headers=headers)
+
+    def started() -> Notifier:
+        posted.clear()
+        client: Any = SimpleNamespace(request=post)
+        return Notifier(client, Telemetry(), 60.0, webhook="http://hook", notes=definitions)
+
+    alert = AlertInstance({"alertname": "EvalstreamScoreDropped"}, {"description": "low"}, target=0.5, since=100.0)
+    await started().notify([alert], 1000.0)
+    began = posted[0]
+    taken.append(False)
+    await started().notify([replace(alert, since=50.0)], 1060.0)
+    assert posted == [began], "not the begin that the second process computes"
+    taken.append(True)
+    await started().notify([], 1120.0, is_restored=True)
+    assert posted == [("resolved", began[1])]
 
 
 def test_the_text_has_the_bounds_that_failures_leave() -> None:
