@@ -122,6 +122,11 @@ class InvalidScore(ValueError):
     """The number of a score is NaN, or out of its range. The message holds numbers alone."""
 
 
+def _require_chance(probability: float) -> None:
+    if not 0.0 < probability <= 1.0:  # it divides weights
+        raise InvalidScore(f"a probability lies in (0, 1], not {probability!r}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """A score in [0, 1], 1 at the upper end of the evaluator's range.
@@ -132,7 +137,7 @@ class Score:
     `escalation` is set if a cascade judged.
 
     Raises:
-        InvalidScore: `value` is outside [0, 1] or not a number.
+        InvalidScore: `value` is outside [0, 1] or not a number, or `probability` is outside (0, 1].
     """
 
     value: float
@@ -147,8 +152,7 @@ class Score:
     escalation: Escalation | None = None
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.probability <= 1.0:
-            raise InvalidScore(f"a probability lies in (0, 1], not {self.probability!r}")
+        _require_chance(self.probability)
         try:
             in_range = 0.0 <= self.value <= 1.0  # refuses NaN, too
         except TypeError:
@@ -166,6 +170,9 @@ class Skipped:
     reason: str
     probability: float = 1.0
 
+    def __post_init__(self) -> None:
+        _require_chance(self.probability)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
@@ -178,6 +185,9 @@ class Failure:
     message: str
     probability: float = 1.0
     cause: BaseException | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _require_chance(self.probability)
 
 
 Outcome: TypeAlias = Score | Skipped | Failure

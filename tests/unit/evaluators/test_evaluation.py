@@ -2,6 +2,7 @@ import asyncio
 import logging
 import sys
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import ClassVar
 
 import pytest
@@ -94,6 +95,23 @@ async def test_a_number_out_of_range_is_told_with_its_line(value, sentence):
 
     message = (await doing(scores)).outcome.message
     assert message == f"{sentence}; scores, line {scores.__code__.co_firstlineno + 1} of test_evaluation.py"
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        partial(Score, value=1.0), partial(Skipped, reason="gated: mine"), partial(Failure, type="late", message="late"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("probability", [0.0, 1.5, float("nan")])
+async def test_a_chance_that_divides_no_weight_is_a_failure(outcome, probability):
+    """A skip with the probability 0 ended the export of metrics: a division by zero at each attempt."""
+
+    async def draws(case, judge):
+        return outcome(probability=probability)
+
+    message = (await doing(draws)).outcome.message
+    assert message.startswith(f"a probability lies in (0, 1], not {probability}; draws, line ")
 
 
 class Unlike(Doing):
