@@ -135,6 +135,10 @@ _LOGGED = frozenset({"scored", "skipped", "failed", "reassigned"})
 """How evaluations end that leave a record, or may: the log may have taken it when the partition was taken away."""
 
 
+_WHY_NO_RECORD = {name: name for name in ("resumed", "reassigned", "sampled_out")} | {"duplicate": "judged_already"}
+"""Origins and ends of evaluations without a new record; after a kill, many are of turns judged before it."""
+
+
 def traffic(telemetry: Telemetry, outcomes: Mapping[tuple[str, str], OutcomeCounts]) -> Traffic:
     """The turns that this process has counted, by monitor, and the evaluations that it has not made.
 
@@ -151,8 +155,8 @@ def traffic(telemetry: Telemetry, outcomes: Mapping[tuple[str, str], OutcomeCoun
         for labels, value in _samples(telemetry, metric):
             of = evaluations.setdefault(labels["monitor"], {}).setdefault(labels["evaluator"], Counter())
             of["waiting"] += sign * int(value)
-            if (kind := labels.get("origin") or labels.get("outcome")) in {"resumed", "reassigned", "sampled_out"}:
-                of[kind] += int(value)
+            if value and (why := _WHY_NO_RECORD.get(labels.get("origin") or labels["outcome"])):
+                of[why] += int(value)
             if labels.get("outcome") not in _LOGGED:
                 possible[labels["monitor"], labels["evaluator"]] += sign * int(value)
     if any(ended.scored + ended.others.total() > possible[key] for key, ended in outcomes.items()):

@@ -92,8 +92,8 @@ class DeferredView:
 class TrafficView:
     """A monitor's turns since the start, by outcome; the monitor "" counts the turns that no monitor watches.
 
-    `evaluations` are those without a record, by evaluator and by why: sampled_out, waiting. `resumed` ones, recorded or
-    not, were left unfinished by another process, which has counted their turns.
+    `evaluations` are those without a new record, by evaluator and by why: sampled_out, waiting, judged_already (such as
+    before a kill). `resumed` ones, recorded or not, were left unfinished by another process, which counted their turns.
     """
 
     monitor: str

@@ -43,7 +43,7 @@ def test_tells_what_the_process_has_counted():
     telemetry.counter(TURNS, "helpdesk", "sampled_out").inc(2)
     for series, outcome, number in (
         (EVALUATIONS_DUE, "matched", 4), (EVALUATIONS_DUE, "resumed", 3), (EVALUATIONS_ENDED, "sampled_out", 2),
-        (EVALUATIONS_ENDED, "reassigned", 2),
+        (EVALUATIONS_ENDED, "reassigned", 2), (EVALUATIONS_DUE, "matched", 5), (EVALUATIONS_ENDED, "duplicate", 5),
     ):  # fmt: skip
         labels = ("helpdesk", "exact", outcome, "")[: len(series.labels)]
         telemetry.counter(series, *labels).inc(number)
@@ -54,7 +54,7 @@ def test_tells_what_the_process_has_counted():
         TrafficView(
             monitor="helpdesk",
             counts={"sampled": 3, "sampled_out": 2},
-            evaluations={"exact": {"waiting": 2, "sampled_out": 2, "resumed": 1}},
+            evaluations={"exact": {"waiting": 2, "sampled_out": 2, "resumed": 1, "judged_already": 5}},
         ),
         TrafficView(monitor="", counts={"unmatched": 1}),
     )
