@@ -32,5 +32,5 @@ class ConversationalClassifier(ReadingSettings, OwnLabels, TranscriptFields, Cla
 
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        instructions = self.instructions(self.question, self.labels, self.evaluation_params, self.examples)
+        instructions = self.instructions(self.question, self.evaluation_params, self.examples)
         return await self.classify(judge, instructions, build_conversation_input(case, self.evaluation_params, self))

@@ -119,34 +119,29 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
     ready: ClassVar[Mapping[str, LabelDefinition]]
     """The labels of a kind that has its own; its first prompt says what they mean."""
 
-    def instructions(
-        self,
-        question: str,
-        labels: Mapping[str, LabelDefinition],
-        fields: Iterable[str],
-        examples: Sequence[LabelledExample] = (),
-    ) -> str:
+    def instructions(self, question: str, fields: Iterable[str], examples: Sequence[LabelledExample]) -> str:
         """The fixed part of the question."""
+        labels = self.label_definitions
         values = {
             "question": question.strip(),
             "labels": "\n".join(f"- {name}: {' '.join(label.meaning.split())}" for name, label in labels.items()),
             "fields": describe_fields(fields),
-            "form": self.label_form_text(labels, examples),
+            "form": self.label_form_text(examples),
         }
         return fill(load("classifier.txt"), values)
 
-    def label_form_text(self, labels: Mapping[str, LabelDefinition], examples: Sequence[LabelledExample] = ()) -> str:
+    def label_form_text(self, examples: Sequence[LabelledExample] = ()) -> str:
         """The instructions on the form of the answer, with examples before them."""
         examples_part = examples_text([(example, {"label": example.label}) for example in examples], self.reason)
-        return "\n\n".join(part for part in (examples_part, self.language_sentence, self._form_of(labels)) if part)
+        return "\n\n".join(part for part in (examples_part, self.language_sentence, self._form_text()) if part)
 
-    def _form_of(self, labels: Mapping[str, LabelDefinition]) -> str:
-        return fill(load(self.template("classifier_form")), {"names": ", ".join(labels)}).strip()
+    def _form_text(self) -> str:
+        return fill(load(self.template("classifier_form")), {"names": ", ".join(self.label_definitions)}).strip()
 
-    def typed_question(self, instructions: str, labels: Mapping[str, LabelDefinition]) -> QuestionGroup:
+    def typed_question(self, instructions: str) -> QuestionGroup:
         """The same question for a judge that decides: each label with its meaning in the instructions."""
-        guide = instructions.partition(self._form_of(labels))[0].strip().removesuffix(self.language_sentence)
-        listed = {name: f"- {name}: " for name in labels}
+        guide = instructions.partition(self._form_text())[0].strip().removesuffix(self.language_sentence)
+        listed = {name: f"- {name}: " for name in self.label_definitions}
         lines = guide.splitlines()
         options = [
             Option(name, next((line.removeprefix(start) for line in lines if line.startswith(start)), ""))
@@ -187,7 +182,7 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
 
     async def classify_ready(self, judge: Judge, material: JudgeInput) -> Score:
         """Ask for one of the kind's own labels."""
-        instructions = fill(load(self.prompts[0]), {"form": self.label_form_text(self.ready)})
+        instructions = fill(load(self.prompts[0]), {"form": self.label_form_text()})
         return await self.classify(judge, instructions, material)
 
     async def classify(self, judge: Judge, instructions: str, material: JudgeInput) -> Score:
@@ -195,7 +190,7 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
         without these, the score of the written label.
         """
         labels = self.label_definitions
-        groups = (self.typed_question(instructions, labels),)
+        groups = (self.typed_question(instructions),)
         material = await read_further(self, judge, instructions, material)
         prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens, groups=groups)
         answer = (await judge.ask(prompt, label_form(tuple(labels), self.reason), logprobs=True)).answers[0]

@@ -40,6 +40,6 @@ class Classifier(ReadingSettings, OwnLabels, Classification[Turn]):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        instructions = self.instructions(self.question, self.labels, self.evaluation_params, self.examples)
+        instructions = self.instructions(self.question, self.evaluation_params, self.examples)
         material = build_judge_input(case, self.evaluation_params, self.longest_text)
         return await self.classify(judge, instructions, material)
