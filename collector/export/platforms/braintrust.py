@@ -38,11 +38,11 @@ class Braintrust(platform.Platform[BraintrustSettings]):
 
     def headers(self) -> Mapping[str, SecretStr]:
         """The bearer token."""
-        return {"Authorization": SecretStr(f"Bearer {self._settings.api_key.get_secret_value()}")}
+        return {"Authorization": SecretStr(f"Bearer {self.settings.api_key.get_secret_value()}")}
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """Batches of rows; a conversation's is below the span of its last turn."""
-        path = f"/v1/project_logs/{quote(self._settings.project_id, safe='')}/insert"
+        path = f"/v1/project_logs/{quote(self.settings.project_id, safe='')}/insert"
         for piece in platform.chunks(platform.placed(batch), _MOST):
             body = {"events": [self._row(evaluation) for evaluation in piece]}
             yield platform.PlatformRequest(path=path, body=body, evaluations=piece)
@@ -50,7 +50,7 @@ class Braintrust(platform.Platform[BraintrustSettings]):
     def _row(self, evaluation: Evaluation) -> dict[str, Any]:
         subject = evaluation.subject
         session = {"evalstream.conversation.id": conversation_id(subject)}
-        reason = evaluation.explanation if self._settings.explanation else None
+        reason = evaluation.explanation if self.settings.explanation else None
         return {
             "id": evaluation.evaluation_id,
             "span_id": evaluation.evaluation_id,

@@ -44,7 +44,7 @@ class Datadog(platform.Platform[Any]):
 
     def headers(self) -> Mapping[str, SecretStr]:
         """The key."""
-        return {"DD-API-KEY": self._settings.api_key}
+        return {"DD-API-KEY": self.settings.api_key}
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """Batches of metrics; a conversation's is on the span of its last turn."""
@@ -57,13 +57,13 @@ class Datadog(platform.Platform[Any]):
         subject, service = evaluation.subject, evaluation.attributes.get("service")
         known = {
             "join_on": {"span": {"span_id": _decimal(subject.span_id), "trace_id": _decimal(subject.trace_id)}},
-            "ml_app": self._settings.ml_app or str(service or "unknown"),
+            "ml_app": self.settings.ml_app or str(service or "unknown"),
             "timestamp_ms": round(evaluation.time.timestamp() * 1000),
             "metric_type": "score",
             "label": label_of(evaluation.evaluator),
             "score_value": evaluation.score,
             "assessment": None if evaluation.passed is None else "pass" if evaluation.passed else "fail",
-            "reasoning": evaluation.explanation if self._settings.explanation else None,
+            "reasoning": evaluation.explanation if self.settings.explanation else None,
             "metadata": platform.metadata_of(evaluation, self._page),
             "tags": [
                 "source:otel",

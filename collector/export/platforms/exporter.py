@@ -45,12 +45,12 @@ class PlatformSender:
     telemetry: Telemetry
     _: KW_ONLY
     backoff: Backoff
-    settings: PlatformSettings
     confirm: Confirm
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
-        self._interval = 60.0 / self.settings.requests_per_minute if self.settings.requests_per_minute else 0.0
+        self._settings: PlatformSettings = self.platform.settings
+        self._interval = 60.0 / self._settings.requests_per_minute if self._settings.requests_per_minute else 0.0
         self._next_at = 0.0
         self.problem: str | None = None
         """Why requests are not accepted now; None if they are, as far as is known."""
@@ -76,7 +76,7 @@ class PlatformSender:
                 if error.lacks_trace:
                     return self._without_trace(request)
                 now = self.backoff.clock()
-                give_up = now + self.settings.give_up_after if give_up is None else give_up
+                give_up = now + self._settings.give_up_after if give_up is None else give_up
                 if error.is_about_request or now >= give_up:
                     return self._dropped(error.reason, len(request.evaluations), error)
                 raise
@@ -98,7 +98,7 @@ class PlatformSender:
 
     def _without_trace(self, request: PlatformRequest) -> int:
         [evaluation] = request.evaluations
-        if self.clock() - evaluation.ended_at.timestamp() < self.settings.wait_for_trace:
+        if self.clock() - evaluation.ended_at.timestamp() < self._settings.wait_for_trace:
             raise ExportUnavailable("it does not have the trace yet", reason="no_trace", retry_after=_LOOK_AGAIN)
         return self._dropped("no_trace", 1)
 
@@ -160,9 +160,7 @@ class PlatformExporter:
     Settings: ClassVar[Any] = PlatformSettings
     Api: ClassVar[Callable[[Any, str | None], Platform[Any]]]
 
-    def __init__(self, platform: Platform[Any], sender: PlatformSender, settings: Any) -> None:
-        self._platform = platform
-        self._settings = settings
+    def __init__(self, sender: PlatformSender) -> None:
         self._sender = sender
 
     @classmethod
@@ -177,15 +175,8 @@ class PlatformExporter:
         """
         platform = cls.Api(settings, context.page)
         async with HttpClient(timeout=settings.timeout) as client:
-            sender = PlatformSender(
-                platform,
-                client,
-                context.telemetry,
-                backoff=backoff or Backoff(),
-                settings=settings,
-                confirm=context.confirm,
-            )
-            yield cls(platform, sender, settings)
+            backoff, confirm = backoff or Backoff(), context.confirm
+            yield cls(PlatformSender(platform, client, context.telemetry, backoff=backoff, confirm=confirm))
 
     @property
     def problem(self) -> str | None:
@@ -195,7 +186,7 @@ class PlatformExporter:
     @property
     def corrections(self) -> CorrectionReading | None:
         """How corrections that people make there are read; None if none are."""
-        platform, settings = self._platform, self._settings
+        platform, settings = self._sender.platform, self._sender.platform.settings
         if not isinstance(platform, CorrectedPlatform) or settings.corrections is None:
             return None
         return CorrectionReading(platform, self._sender.get, every=settings.corrections, back=settings.corrections_back)
@@ -206,7 +197,7 @@ class PlatformExporter:
         A verdict that several monitors share is one score there.
         """
         verdicts = [evaluation for evaluation in batch if evaluation.shares is None]
-        return sum([await self._sender.send(request) for request in self._platform.requests(verdicts)])
+        return sum([await self._sender.send(request) for request in self._sender.platform.requests(verdicts)])
 
 
 def platform_exporter(settings: type[PlatformSettings], api: Callable[[Any, str | None], Platform[Any]]) -> Any:

@@ -44,7 +44,7 @@ class Langfuse(platform.Platform[LangfuseSettings]):
 
     def headers(self) -> Mapping[str, SecretStr]:
         """Basic authentication by the two keys."""
-        return platform.basic(self._settings.public_key, self._settings.secret_key)
+        return platform.basic(self.settings.public_key, self.settings.secret_key)
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """Lists of scores; conversations are scores of the session, or of the last turn's trace without one.
@@ -78,16 +78,16 @@ class Langfuse(platform.Platform[LangfuseSettings]):
         return corrections.CorrectionPage([each for each in known if each is not None], following)
 
     def _scores(self, evaluation: Evaluation) -> Iterator[dict[str, Any]]:
-        comment = evaluation.explanation if self._settings.explanation else None
+        comment = evaluation.explanation if self.settings.explanation else None
         common = {
             **(_place(evaluation) or {}),
             "metadata": platform.metadata_of(evaluation, self._page),
-            "environment": self._settings.environment,
+            "environment": self.settings.environment,
             "timestamp": evaluation.time.isoformat(),  # an update needs the id and this
         }
         value = {"name": evaluation.evaluator, "value": evaluation.score, "dataType": "NUMERIC", "comment": comment}
         yield not_none(id=evaluation.evaluation_id, **common, **value)
-        if self._settings.labels and evaluation.label is not None:
+        if self.settings.labels and evaluation.label is not None:
             label = {"name": f"{evaluation.evaluator}.label", "value": evaluation.label, "dataType": "CATEGORICAL"}
             yield not_none(id=f"{evaluation.evaluation_id}-label", **common, **label)
 

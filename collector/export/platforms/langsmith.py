@@ -52,8 +52,8 @@ class LangSmith(platform.Platform[LangSmithSettings]):
 
     def headers(self) -> Mapping[str, SecretStr]:
         """The key, and the workspace where one is named."""
-        workspace = self._settings.workspace
-        known = {"x-api-key": self._settings.api_key}
+        workspace = self.settings.workspace
+        known = {"x-api-key": self.settings.api_key}
         return known if workspace is None else {**known, "x-tenant-id": SecretStr(workspace)}
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
@@ -69,7 +69,7 @@ class LangSmith(platform.Platform[LangSmithSettings]):
     def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:
         """The feedback that people gave in its pages, and our own, which they may have corrected."""
         yield _corrections_path(_PEOPLE, as_utc(since.timestamp()), 0)
-        if self._settings.corrected_scores:
+        if self.settings.corrected_scores:
             yield _corrections_path(_OURS, as_utc(since.timestamp()), 0)
 
     def corrections_in(self, path: str, answer: bytes) -> corrections.CorrectionPage:
@@ -89,11 +89,11 @@ class LangSmith(platform.Platform[LangSmithSettings]):
         known = {
             "id": str(uuid.UUID(evaluation.evaluation_id)),
             "run_id": str(run_id(evaluation.subject.span_id or "")),
-            "session_id": None if self._settings.project_id is None else str(self._settings.project_id),
+            "session_id": None if self.settings.project_id is None else str(self.settings.project_id),
             "key": evaluation.evaluator,
             "score": None if evaluation.score is None else round(evaluation.score, _DECIMALS),
             "value": evaluation.label,
-            "comment": evaluation.explanation if self._settings.explanation else None,
+            "comment": evaluation.explanation if self.settings.explanation else None,
             "created_at": evaluation.time.isoformat(),
             "modified_at": evaluation.time.isoformat(),
             "feedback_source": {"type": "model" if evaluation.judge else "api", "metadata": metadata},

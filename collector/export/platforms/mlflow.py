@@ -35,7 +35,7 @@ class Mlflow(platform.Platform[MlflowSettings]):
 
     def headers(self) -> Mapping[str, SecretStr]:
         """The token, or name and password, if there are any."""
-        settings = self._settings
+        settings = self.settings
         if settings.token is not None:
             return {"Authorization": SecretStr(f"Bearer {settings.token.get_secret_value()}")}
         if settings.username is not None and settings.password is not None:
@@ -80,7 +80,7 @@ class Mlflow(platform.Platform[MlflowSettings]):
             "create_time": ended,
             "last_update_time": ended,
             "feedback": feedback,
-            "rationale": evaluation.explanation if self._settings.explanation else None,
+            "rationale": evaluation.explanation if self.settings.explanation else None,
             "metadata": {name: str(value) for name, value in metadata.items()},
         }
         return {name: value for name, value in known.items() if value is not None}

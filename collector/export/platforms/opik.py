@@ -47,7 +47,7 @@ class Opik(platform.Platform[OpikSettings]):
 
     def headers(self) -> Mapping[str, SecretStr]:
         """The plain key, and the workspace."""
-        settings = self._settings
+        settings = self.settings
         known = {} if settings.api_key is None else {"Authorization": settings.api_key}
         return known if settings.workspace is None else {**known, "Comet-Workspace": SecretStr(settings.workspace)}
 
@@ -77,7 +77,7 @@ class Opik(platform.Platform[OpikSettings]):
         end = id_end(evaluation.subject.span_id or "")
         wanted = [{"field": "id", "operator": "ends_with", "value": end, "type": "string"}]
         query = {
-            "project_name": self._settings.project,
+            "project_name": self.settings.project,
             "filters": orjson.dumps(wanted).decode(),
             "from_time": (evaluation.ended_at - _WITHIN).isoformat().replace("+00:00", "Z"),
             "size": "1",
@@ -97,9 +97,9 @@ class Opik(platform.Platform[OpikSettings]):
 
     def _score(self, evaluation: Evaluation) -> dict[str, Any]:
         link = platform.page_link(evaluation, self._page)
-        words = [evaluation.explanation if self._settings.explanation else None, link]
+        words = [evaluation.explanation if self.settings.explanation else None, link]
         known = {
-            "project_name": self._settings.project,
+            "project_name": self.settings.project,
             "name": evaluation.evaluator,
             "value": evaluation.score,
             "category_name": evaluation.label,

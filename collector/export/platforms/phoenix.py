@@ -47,7 +47,7 @@ class Phoenix(platform.Platform[PhoenixSettings]):
 
     def headers(self) -> Mapping[str, SecretStr]:
         """The bearer token, if there is one."""
-        key = self._settings.api_key
+        key = self.settings.api_key
         return {} if key is None else {"Authorization": SecretStr(f"Bearer {key.get_secret_value()}")}
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
@@ -93,13 +93,13 @@ class Phoenix(platform.Platform[PhoenixSettings]):
         return CorrectionPage(corrections, following)
 
     def _corrections_path(self, kind: str, query: Sequence[tuple[str, str]]) -> str:
-        project = quote(self._settings.project, safe="")
+        project = quote(self.settings.project, safe="")
         return f"/v1/projects/{project}/{kind}_annotations?{urlencode([*query, ('limit', '1000')])}"
 
     def _annotation(self, evaluation: Evaluation, kind: str) -> dict[str, Any]:
         subject = evaluation.subject
         ids = {"span": subject.span_id, "trace": subject.trace_id, "session": conversation_id(subject)}
-        explanation = evaluation.explanation if self._settings.explanation else None
+        explanation = evaluation.explanation if self.settings.explanation else None
         return {
             f"{kind}_id": ids[kind],
             "name": evaluation.evaluator,

@@ -72,7 +72,7 @@ class Platform(ABC, Generic[S]):
     name: ClassVar[str]
 
     def __init__(self, settings: S, page: str | None = None) -> None:
-        self._settings = settings
+        self.settings = settings
         self._page = page
         self.endpoint = settings.endpoint
 

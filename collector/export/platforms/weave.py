@@ -39,7 +39,7 @@ class Weave(platform.Platform[WeaveSettings]):
 
     def headers(self) -> Mapping[str, SecretStr]:
         """Basic authentication as the user `api`."""
-        return platform.basic("api", self._settings.api_key)
+        return platform.basic("api", self.settings.api_key)
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """One request for each; a conversation's is on the call of its last turn, where it is none itself."""
@@ -48,7 +48,7 @@ class Weave(platform.Platform[WeaveSettings]):
                 yield platform.PlatformRequest("/feedback/create", self._feedback(evaluation), (evaluation,))
 
     def _place(self, evaluation: Evaluation) -> str | None:
-        span, in_agents = evaluation.subject.span_id, self._settings.view == "agents"
+        span, in_agents = evaluation.subject.span_id, self.settings.view == "agents"
         conversation = platform.session_of(evaluation)
         if in_agents and conversation is not None:
             return f"agent_conversation/{quote(conversation, safe='')}"
@@ -59,15 +59,15 @@ class Weave(platform.Platform[WeaveSettings]):
             "score": evaluation.score,
             "label": evaluation.label,
             "passed": evaluation.passed,
-            "explanation": evaluation.explanation if self._settings.explanation else None,
+            "explanation": evaluation.explanation if self.settings.explanation else None,
             "annotator_kind": platform.annotator_kind(evaluation),
             "conversation_id": conversation_id(evaluation.subject),
             **platform.metadata_of(evaluation, self._page),
         }
         return {
             "id": str(uuid.UUID(evaluation.evaluation_id)),
-            "project_id": self._settings.project,
-            "weave_ref": f"weave:///{self._settings.project}/{self._place(evaluation)}",
+            "project_id": self.settings.project,
+            "weave_ref": f"weave:///{self.settings.project}/{self._place(evaluation)}",
             "feedback_type": f"evalstream.{evaluation.evaluator}",
             "payload": {name: value for name, value in known.items() if value is not None},
         }

@@ -45,7 +45,7 @@ class Webhook(platform.Platform[Any]):
 
     def __init__(self, settings: WebhookSettings, page: str | None = None) -> None:
         """Raises ConfigError where the secret is not what it seems."""
-        self._settings = settings
+        self.settings = settings
         self._page = page
         self.endpoint = settings.url
         self._key = None if settings.secret is None else _key(settings.secret.get_secret_value())
@@ -56,7 +56,7 @@ class Webhook(platform.Platform[Any]):
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[platform.PlatformRequest]:
         """Batches of events, each signed over its bytes."""
-        wanted = [evaluation for evaluation in batch if self._settings.skipped or evaluation.outcome != "skipped"]
+        wanted = [evaluation for evaluation in batch if self.settings.skipped or evaluation.outcome != "skipped"]
         for piece in platform.chunks(wanted, _MOST):
             body = [self._event(evaluation) for evaluation in piece]
             yield platform.PlatformRequest(path="", body=body, evaluations=piece, content_type=_BATCH)
@@ -74,10 +74,10 @@ class Webhook(platform.Platform[Any]):
 
     def _event(self, evaluation: Evaluation) -> dict[str, Any]:
         data = to_dict(evaluation)
-        if not self._settings.explanation:
+        if not self.settings.explanation:
             data.pop("explanation", None)
         event: dict[str, Any] = {
-            "specversion": "1.0", "id": evaluation.evaluation_id, "source": self._settings.source,
+            "specversion": "1.0", "id": evaluation.evaluation_id, "source": self.settings.source,
             "type": f"{_TYPE}.{evaluation.outcome}", "subject": evaluation.subject.id,
             "time": evaluation.time.isoformat(), "datacontenttype": "application/json", "data": data,
         }  # fmt: skip
