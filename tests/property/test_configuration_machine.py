@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+from gated_deliveries import until_taken
 from hypothesis import HealthCheck, Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -197,7 +198,7 @@ class Deployment:
     async def _give(self, records: Sequence[StoredRecord], *, replay: bool = False) -> None:
         self.work.put_nowait((records, replay))
         joined = asyncio.create_task(self.work.join())
-        await asyncio.wait([joined, self.task], return_when=asyncio.FIRST_COMPLETED, timeout=20)
+        await until_taken(joined, self.task, self.finish)
         assert joined.done(), self.task
 
     async def _records(self, start: int) -> list[StoredRecord]:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from unittest.mock import AsyncMock, patch
 
 import pytest
+from gated_deliveries import until_taken
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from plan_histories import one_plan
@@ -188,7 +189,7 @@ class Service:
     async def _give(self, records: Sequence[StoredRecord], *, replay: bool = False) -> None:
         self._work.put_nowait((records, replay))
         done = asyncio.create_task(self._work.join())
-        await asyncio.wait([done, self._task], return_when=asyncio.FIRST_COMPLETED)
+        await until_taken(done, self._task, self.finish)
         if self._task.done():
             done.cancel()
             self._task.result()

@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from gated_deliveries import until_taken
 from plan_histories import OnePlan, one_plan
 from test_conversation_machine import GATE, IDLE, LATENESS, Gate, Moody, Priced, Whole, Words, expected
 
@@ -120,7 +121,7 @@ class Deployment:
         done = asyncio.Event()
         self._inbox[partition].put_nowait((records, replay, done))
         waiting = asyncio.create_task(done.wait())
-        await asyncio.wait([waiting, self._tasks[partition]], return_when=asyncio.FIRST_COMPLETED)
+        await until_taken(waiting, self._tasks[partition], self.finish)
         waiting.cancel()
         if self._tasks[partition].done():
             self._tasks[partition].result()
