@@ -7,6 +7,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -148,6 +149,8 @@ class Service:
         self.position = 0
         self.fold: PartitionProcessor | None = None
         self.delivered = 0
+        """The turns of this life that no life before it has counted: it has `counted` those before an offset."""
+        self.counted = 0
         self._plan = Plan((monitor,))
         self._limits = bounds
         self._shed_after = shed_after
@@ -202,7 +205,7 @@ class Service:
         if records:
             await self._give(records)
             self.position = records[-1].offset + 1
-            self.delivered += sum(not each.headers for each in records)
+            self.delivered += sum(not each.headers and each.offset >= self.counted for each in records)
         return len(records)
 
     def commit(self) -> None:
@@ -211,10 +214,10 @@ class Service:
         assert len(self.fold.metadata) <= 2000
         assert self.fold.metadata.isascii()
 
-    async def crash(self) -> None:
-        with patch.object(Ledger, "write_stopped", AsyncMock()):
-            self._task.cancel()
-            await asyncio.wait([self._task])
+    async def crash(self, *, killed: bool) -> None:
+        with patch.object(Ledger, "write_stopped", AsyncMock()) if killed else nullcontext():
+            await self.end()
+        self.counted = 0 if killed else max(self.counted, self.position)
         self._work = asyncio.Queue()
         await self.start()
 
@@ -261,6 +264,7 @@ class World(RuleBasedStateMachine):
     bounds = StateLimits(snapshot_records=6, snapshot_seconds=40.0)
     shed_after: float | None = None
     twice = True
+    killed = True
 
     @initialize()
     def begin(self) -> None:
@@ -324,7 +328,7 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        self.runner.run(self.service.crash())
+        self.runner.run(self.service.crash(killed=self.killed))
 
     @invariant()
     def conserved(self) -> None:
@@ -418,6 +422,18 @@ def expected(happened: list[tuple[float, str, str]]) -> list[tuple[str, ...]]:
 TestWorld = World.TestCase
 TestWorld.settings = settings(
     max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+class StoppedWorld(World):
+    """The service stops instead, before its commit: what is delivered again is counted once."""
+
+    killed = False
+
+
+TestStoppedWorld = StoppedWorld.TestCase
+TestStoppedWorld.settings = settings(
+    max_examples=30, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
