@@ -44,6 +44,8 @@ _Names = tuple[str, str]
 """A monitor and an evaluator."""
 _AT_ONCE = 10_000
 """Failed evaluations whose subjects are in memory together."""
+_EXACT = 1 - 1e-9
+"""A rate below this part of another is lower: an evaluator's own draw was divided out of it, so it is rounded."""
 _ENOUGH = 1_000
 """Missing evaluations in a row that end a part of an earlier run, even if some of them may be superseded."""
 
@@ -206,7 +208,7 @@ class Candidates:
 
         It would count for subjects that this run draws, too, so `all` replaces it.
         """
-        key, present = _key_of(past), past.job.sampling.probability * (1 - 1e-9)  # rates are rounded
+        key, present = _key_of(past), past.job.sampling.probability * _EXACT
         made = self.known.by_present.get(key, "")
         is_less = self.known.rates.get(made, 1.0) < present and key not in self.known.live and not self._is_retried(key)
         return (made,) if self.what == "all" and is_less and past.is_sampled else ()
@@ -338,7 +340,7 @@ class EarlierRuns:
         """
         key, job, present = (due.partition, _names(due)), due.job, due.job.sampling.probability
         lower = self._shares.get((key, job.sampling.stratum), 0.0) * present
-        if (rate := self.rates.get(_name_of(due), present)) < present:
+        if (rate := self.rates.get(_name_of(due), present)) < present * _EXACT:
             insort(self._requested[key], job.trigger_offset)
             self._shares[key, job.sampling.stratum] = rate / present
         elif not (is_left or job.skip) and self.plan.draw(job.assignment, conversation_id_of(due.case)) < lower:

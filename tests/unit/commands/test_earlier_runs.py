@@ -6,6 +6,7 @@ from typing import Any
 
 from collector.commands.rejudge.candidates import EarlierRuns
 from evaluators.cases import Turn
+from evaluators.results import Sampling
 
 DRAWS = {"a": 0.1, "b": 0.5, "c": 0.2, "d": 0.6, "e": 0.1}
 """By conversation. The earlier run was at 0.3, the present one is at 0.8."""
@@ -58,6 +59,17 @@ def test_a_boosted_rate_that_reaches_1_does_not_end_what_an_earlier_run_stands_f
     for job in (*jobs, due("a2", 5)):
         earlier.add(job)
     assert earlier.stand_for(ordinary, ())
+
+
+def test_a_rate_that_a_gates_share_has_rounded_is_no_lower_one() -> None:
+    """The scores of a share of 0.1 seemed to be of an earlier run: what lacked, at a boost, was not made."""
+    rate = Sampling(probability=0.7).with_own_draw(0.1).of_subject.probability
+    assert rate < 0.7
+    plan: Any = SimpleNamespace(draw=draw)
+    boosted, earlier = due("b", 1, rate=1.0, stratum="error"), EarlierRuns(plan, {"a": rate, "e": rate})
+    for job in (due("a", 0, rate=0.7), boosted, due("e", 2, rate=0.7)):
+        earlier.add(job)
+    assert not earlier.stand_for(boosted, ())
 
 
 def test_what_a_run_at_a_lower_rate_did_not_come_to_takes_little_memory() -> None:
