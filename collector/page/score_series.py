@@ -362,8 +362,12 @@ class ScoreSeries:
     def discount(self, evaluation: Evaluation, partition: int = 0) -> None:
         """Another evaluation, of a partition, stands in for this one, which has no score."""
         time = evaluation.time.timestamp()
-        columns = [self._rings[name].get(int(time // range_.width)) for name, range_ in _RINGS.items()]
-        for column in [*columns, self._bin("", int(time // MINUTE), partition)]:
+        columns = [self._bin("", int(time // MINUTE), partition)]
+        for name, range_ in _RINGS.items():
+            # its own column, or the first of its minute: there a restart has put all of the minute
+            both = [self._rings[name].get(int(each // range_.width)) for each in (time, time // MINUTE * MINUTE)]
+            columns.append(next((each for each in both if each and getattr(each, evaluation.outcome)), both[0]))
+        for column in columns:
             if column is not None:
                 column.discount(evaluation)
 

@@ -66,6 +66,21 @@ def test_of_one_conversation_no_error_is_known():
     assert (whole(track).across_columns.mean, whole(track).across_columns.error) == (0.5, None)
 
 
+def test_a_failure_from_before_a_restart_that_is_repaired_counts_in_no_range():
+    """After a restart, short ranges said "8 failed" of 14 repaired ones: their minutes had come back in one column."""
+    times = [datetime.fromtimestamp(NOW - 240 + seconds, UTC) for seconds in (1, 17, 43)]
+    failures = [failed(started_at=time, ended_at=time) for time in times]
+    before, after = ScoreSeries(), ScoreSeries()
+    for failure in failures[:2]:
+        before.add(failure)
+    for minute, what in before.unsaved[0].items():
+        after.restore(minute, what)
+    after.add(failures[2])
+    for failure in failures:
+        after.discount(failure)
+    assert {name: whole(after, name).failed for name in RANGES} == dict.fromkeys(RANGES, 0)
+
+
 def test_skips_and_failures_have_no_part_in_the_mean():
     track = ScoreSeries()
     moment = datetime.fromtimestamp(NOW, UTC)
