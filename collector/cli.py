@@ -660,7 +660,7 @@ def audit(
 
     Reads all logs, works out what is due by the configuration, and compares it with what is there. Runs beside the
     service and changes nothing. Status 1 if something does not add up. Before `--drained`, stop the senders, wait
-    `assemble.idle_timeout`, and stop the service.
+    a minute (or a longer `assemble.idle_timeout`), and stop the service.
     """
     from collector.commands.audit.audit import audit
 
