@@ -58,7 +58,12 @@ def test_one_that_cannot_be_worse_by_the_tolerance_is_promoted() -> None:
         (lambda: both(3, 100, 0.8), 3, {"version": "1.44"}, "service_version 1.44 has no score yet"),
         (lambda: both(3, 100, 0.8), 3, {"against": "1.41"}, "1.41 has no scores to compare 1.43 with"),
         (lambda: both(3, 100, 0.8), 3, {"against": "1.43"}, "1.43 has no scores to compare 1.43 with"),
-        (lambda: both(3, 100, 0.8), 3, {"against": None}, "with, or it came within two hours of the first score: name another"),
+        (
+            lambda: both(3, 100, 0.8),
+            3,
+            {"against": None},
+            "with, or it came within two hours of the first score: name another",
+        ),
         (lambda: both(30, 100, 0.8), 60, {}, "1.43 has had no score for a day"),
         (lambda: both(30, 100, 0.8), 30, {"monitor": "other"}, "service_version 1.43 has no score yet"),
         (lambda: both(30, 100, 0.8), 30, {"within": "search"}, "service_version 1.43 has no score yet"),
