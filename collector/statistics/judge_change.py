@@ -186,13 +186,14 @@ def _last_unchanged(
 def _as_before(runs: Sequence[GoldenRun], since: float) -> Sequence[GoldenRun]:
     """The runs by the judge as it was before a fall, not of a shift that had ended: all with the scores of the newest.
 
-    If none is old enough, the newest may be by a judge that caused the fall: then only if the first has its scores.
+    If none is old enough, the newest may be by a judge that caused the fall, or whose shift ended before the fall: then
+    only if the first has its scores, and else all those that have not.
     """
     certain = [run for run in runs if run.at < since - _CERTAINLY_BEFORE]
     runs = certain or runs
     shifts = ((run, score_shift(run.scores, runs[-1].scores)) for run in runs)
     same = [run for run, shift in shifts if shift is None or not shift.is_sure]
-    return same if certain or same[0] is runs[0] else runs
+    return same if certain or same[0] is runs[0] else [run for run in runs if run not in same]
 
 
 def _known(runs: Sequence[GoldenRun]) -> dict[str, list[float]]:

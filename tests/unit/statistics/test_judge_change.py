@@ -126,6 +126,15 @@ def test_a_run_shortly_before_the_fall_is_not_taken_for_the_judge_as_it_was() ->
     assert verdict.shift == pytest.approx(-0.3)
 
 
+@pytest.mark.parametrize("incident", [0.6, 1.0])
+def test_a_judge_that_was_repaired_before_the_fall_has_not_changed(incident: float) -> None:
+    """No run was made between its repair and the fall: the runs before were averaged, so it seemed to have moved."""
+    before = [run(60.0 * minute, np.full(60, score)) for minute, score in enumerate((0.8, 0.8, 0.8, incident))]
+    verdict = judge_since([*before, run(900.0, np.full(60, 0.8))], 600.0)
+    assert verdict is not None
+    assert (verdict.has_changed, verdict.shift) == (False, pytest.approx(0.0, abs=0.01))
+
+
 def trips(chance: np.random.Generator, noise: float, shift: float, number: int, runs: int = 3) -> int:
     """After how many single cases of a set of 60 the sum trips; `number` if it does not."""
     true = chance.choice([0.25, 0.5, 0.75, 1.0], 60)
