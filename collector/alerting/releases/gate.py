@@ -108,7 +108,7 @@ def _decide(needed: list[_Needed], releases: list[Release], rules: ReleaseRules,
         return GateAnswer("roll back", f"{_name(release)} is worse for sure: {_figures(release)}", compared)
     if not needed:
         before = f"{question.against} has no scores" if question.against else "no version before it has enough scores"
-        soon = "" if question.against else ", or it came within two hours of the first score: name another as against"
+        soon = "" if question.against else ", or it came within two hours of the first score; name a baseline (against)"
         return GateAnswer("hold", f"{before} to compare {question.version} with{soon}", compared)
     decisive: list[tuple[float, Release]] = []
     for place, evaluator, baseline, is_tried in needed:

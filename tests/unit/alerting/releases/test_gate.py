@@ -62,7 +62,7 @@ def test_one_that_cannot_be_worse_by_the_tolerance_is_promoted() -> None:
             lambda: both(3, 100, 0.8),
             3,
             {"against": None},
-            "with, or it came within two hours of the first score: name another",
+            "with, or it came within two hours of the first score; name a baseline",
         ),
         (lambda: both(30, 100, 0.8), 60, {}, "1.43 has had no score for a day"),
         (lambda: both(30, 100, 0.8), 30, {"monitor": "other"}, "service_version 1.43 has no score yet"),
