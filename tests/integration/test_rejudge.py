@@ -172,10 +172,10 @@ async def test_what_was_judged_at_a_higher_rate_is_not_left_out_by_the_lower_one
     for what in ("unscored", "all"):
         assert "left out" not in (await rejudge(world, "--what", what)).stdout
     await live(world, range(PAST, PAST + 40), days=0.5, expected=len(drawn))
-    edge = PAST + 40 - 1 - drawn[-1]
+    assert PAST + 40 - 1 not in drawn, "of one cause, the turns after the last one that was drawn had a second reason"
     dry = await rejudge(world, "--dry-run")
-    assert f"{40 - len(drawn) - edge} evaluations left out: {STAY_OUT}\n" in dry.stdout, dry.stdout
-    assert (f"{edge} evaluation" in dry.stdout, UNDRAWN in dry.stdout) == (edge > 0, edge > 0), dry.stdout
+    assert f"{40 - len(drawn)} evaluations left out: {STAY_OUT}\n" in dry.stdout, dry.stdout
+    assert UNDRAWN not in dry.stdout
     assert "there is nothing to make" in dry.stdout
 
 
@@ -279,8 +279,7 @@ async def test_what_was_not_drawn_is_not_being_made_because_another_evaluator_is
         world.configure(**monitored(world, "helpful", "short"))
         dry = (await rejudge(world, "--dry-run")).stdout
     assert f"{PAST} evaluations left out: the service makes them now" in dry, dry
-    between = PAST - sum(drawn) - drawn.index(True) - drawn[::-1].index(True)
-    assert f"{between} evaluations left out: {STAY_OUT}\n" in dry
+    assert f"{PAST - sum(drawn)} evaluations left out: {STAY_OUT}\n" in dry
 
 
 async def delivered(turns: Log) -> int:
@@ -495,13 +494,10 @@ async def test_what_the_evaluator_did_not_draw_while_it_was_at_work_stays_out(wo
     few = [n for n in range(PAST) if draw(SALT, f"c{n}") < 0.25]
     await live(world, expected=len(few))
     world.configure(**monitored(world, "short", sample=1.0))
-    between = sum(few[0] < n < few[-1] for n in range(PAST)) - (len(few) - 2)
     async with world.serving():
         done = await rejudge(world)
-    assert f"{between} evaluations left out: {STAY_OUT}\n" in done.stdout
-    made = [each for each in await world.ledger() if each.happened_at]
-    assert {each.subject.turn_id for each in made} == {f"t{n}" for n in range(PAST) if not few[0] <= n <= few[-1]}
-    assert {each.sampling.probability for each in made} == {1.0}
+    assert f"{PAST - len(few)} evaluations left out: {STAY_OUT}\n" in done.stdout
+    assert not any(each.happened_at for each in await world.ledger()), "also those before the first and after the last"
     world.configure(**with_change(world, "short", {"maximum": 3}))
     remedy = await rejudge(world, "--what", "all", "--dry-run")
     assert f"{PAST} evaluations to make" in remedy.stdout, remedy.output
@@ -724,8 +720,7 @@ async def test_what_was_not_drawn_stays_out_if_the_monitor_came_second_since(wor
     monitor = monitored(world, "short", sample=1.0)["monitors"]["all"]
     world.configure(monitors={"above": deepcopy(monitor), "all": monitor})
     dry = await rejudge(world, "--what", "all", "--dry-run", "--monitor", "all")
-    between = few[-1] - few[0] + 1 - len(few)
-    assert f"{between} evaluations left out: {STAY_OUT}\n" in dry.stdout, dry.output
+    assert f"{PAST - len(few)} evaluations left out: {STAY_OUT}\n" in dry.stdout, dry.output
 
 
 async def test_parts_without_ids_of_traces_that_are_as_long_are_each_judged(world: World) -> None:

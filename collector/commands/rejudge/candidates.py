@@ -178,13 +178,13 @@ class Candidates:
         if job.skip is not None:
             return "no_reference"
         in_flight = job.trigger_offset >= committed.done_below_of(job.assignment.evaluator.name, delivered)
-        was_at_work = _key_of(past) not in self.known.by_others and self._was_at_work(past)
-        of_then = await self._of_then(past, in_force) if in_flight or was_at_work else "not due"
+        lived = None if _key_of(past) in self.known.by_others else self._lived.get(_names(past))
+        of_then = await self._of_then(past, in_force) if in_flight or lived else "not due"
         if in_flight and of_then == "due":
             return "in_flight"
-        # The evaluator did not draw it, because the rates were different. Together with what it drew, which weighs by
-        # its own rate, this one would count too much.
-        if (in_flight and of_then == "sampled out") or (was_at_work and of_then != "not due"):
+        # The evaluator did not draw it. What it drew, before or after, weighs by the rate of then, for this one, too.
+        was_at_work = lived is not None and lived[0] <= past.happened_at <= lived[1]
+        if of_then == "sampled out" or (was_at_work and of_then != "not due"):
             return "unsampled"
         if not past.is_sampled:
             return "sampled_out"
@@ -212,11 +212,6 @@ class Candidates:
         made = self.known.by_present.get(key, "")
         is_less = self.known.rates.get(made, 1.0) < present and key not in self.known.live and not self._is_retried(key)
         return (made,) if self.what == "all" and is_less and past.is_sampled else ()
-
-    def _was_at_work(self, past: PastDueJob) -> bool:
-        """Whether it is between evaluations by this definition, as the traffic came."""
-        first_and_last = self._lived.get(_names(past))
-        return first_and_last is not None and first_and_last[0] <= past.happened_at <= first_and_last[1]
 
     async def _of_then(
         self, past: PastDueJob, in_force: Configurations
