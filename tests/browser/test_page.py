@@ -62,19 +62,19 @@ async def test_shows_new_evaluations_by_itself(chromium: Chromium) -> None:
 
 
 async def test_rejudged_scores_are_of_traffic_until_a_time(chromium: Chromium) -> None:
-    """The last evaluation ended before its version existed, as a rejudged score is at the time of its subject."""
+    """The last live evaluation ended before its version existed, as a rejudged score is at the time of its subject."""
     async with showing() as shown:
         now = shown.judged(await shown.put_turn("visit-1", "Are you open on Sunday?", "No."), 0.4)
         await shown.put(now)
         await shown.until_listed(1)
         async with chromium.browsing(shown.url()) as tab:
-            await tab.wait_for_selector(".counts:has-text('last evaluation ended')")
+            await tab.wait_for_selector(".counts:has-text('last live evaluation ended')")
             past = shown.judged(await shown.put_turn("visit-2", "Do you rent bikes?", "Yes."), 0.9)
             await shown.put(replace(past, happened_at=past.ended_at))
             await tab.wait_for_selector(".counts:has-text('scores of traffic until')")
-            assert await tab.locator(".counts:has-text('last evaluation ended')").count() == 0
+            assert await tab.locator(".counts:has-text('last live evaluation ended')").count() == 0
             await shown.put(shown.judged(await shown.put_turn("visit-3", "Is it open?", "Yes."), 0.5))
-            await tab.wait_for_selector(".counts:has-text('last evaluation ended')")
+            await tab.wait_for_selector(".counts:has-text('last live evaluation ended')")
 
 
 async def test_the_list_stays_still_while_somebody_reads_in_it(chromium: Chromium) -> None:

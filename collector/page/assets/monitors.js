@@ -59,10 +59,10 @@ function card(of, overview, state, chosen) {
   );
 }
 
-/** Between which bounds the mean of all is, where failures leave any. */
+/** The mean of all, if what has no score had the lowest one, and if it had the highest. */
 function withLost(bounds) {
   if (!bounds || bounds[1] - bounds[0] < 0.005) return "";
-  return `; with 0 or 1 for failures, for skips (over_budget, shed, incomplete), and for what judges were not shown, the mean would be between ${score(bounds[0])} and ${score(bounds[1])}`;
+  return `; the mean would be ${score(bounds[0])} if each failure, skip (over_budget, shed, incomplete) and part that judges were not shown had scored 0, and ${score(bounds[1])} if each had scored 1`;
 }
 
 /** What the audits make of the live scores of the whole range: the dear judge's mean, with the cheap scores' help. */
@@ -153,7 +153,7 @@ function counts(track) {
   if (changes?.length) parts.push(`an earlier version of evaluator or judge was last used at ${moment(changes[0], now)}: these figures leave out its scores; the curve has them where the present version has none`);
   parts.push(...marks(track).filter(({ kind }) => kind === "release").map(({ text }) => text.slice(3)));
   // A rejudged score is at the time of its subject, which may be before the version that made it.
-  if (newest) parts.push(`${isRejudged ? "scores of traffic until" : "last evaluation ended"} ${moment(newest, now)}`);
+  if (newest) parts.push(`${isRejudged ? "scores of traffic until" : "last live evaluation ended"} ${moment(newest, now)}`);
   return parts.join(" · ");
 }
 
