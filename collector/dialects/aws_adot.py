@@ -34,7 +34,6 @@ def read(_span: Span, records: Sequence[LogRecord]) -> Call | None:
     if body is None:
         return None
     return Call(
-        dialect="aws_adot",
         **split_input(_parse_list(as_dict(body.get("input")).get("messages"), "user")),
         output=as_messages(_parse_list(as_dict(body.get("output")).get("messages"), "assistant")),
         sources={"input": "body.input.messages", "output": "body.output.messages"},
@@ -66,7 +65,6 @@ DIALECT = Dialect(
     name="aws_adot",
     rank=330,
     read=read,
-    evidence=(),
     records=_SCOPES,
     coverage=Coverage(
         libraries="AWS Distro for OpenTelemetry (AgentCore) around Strands, LangChain, CrewAI, Agents",

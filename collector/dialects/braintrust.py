@@ -52,7 +52,6 @@ def _read_as(kind: Kind, span: Span, input_value: Json, output_value: Json) -> C
     if kind == "model" and question.messages:
         question = question._replace(messages=tuple(map(_read_printed, question.messages)))
     return Call(
-        dialect="braintrust",
         kind=kind,
         **exchanged(question, answer),
         error=find_error(span, answered=answer.messages is not None) if kind == "model" else None,

@@ -63,6 +63,7 @@ _EMPTY: Mapping[str, str] = MappingProxyType({})
 class Call(NamedTuple):
     """The neutral form of one span. None means that the span does not say.
 
+    `dialect` is the name of the reader's dialect, unless the reader gives another.
     `output` has one message per choice for a model, and whatever it reports of its run for an agent. `system` is a
     system prompt outside the messages. `input_incomplete` and `output_incomplete` say why one of them is missing or
     cannot be trusted. `usage` counts this call alone. `variables` are the values that filled a prompt template.
@@ -71,7 +72,7 @@ class Call(NamedTuple):
     `sources` maps names of these fields to the attributes that they came from.
     """
 
-    dialect: str
+    dialect: str = ""
     kind: Kind = "other"
     system: str | None = None
     input: tuple[ChatMessage, ...] | None = None

@@ -160,7 +160,6 @@ class _Log:
         request = next(iter(self.all("api_request")), NOTHING)
         errors = [find_text(each, "error") or "error" for each in self.all("api_error")]
         return Call(
-            dialect="claude_code",
             kind="model",
             system=system,
             input=history or messages,
@@ -191,7 +190,6 @@ def _read_span(span: Span, log: _Log) -> Call | None:
             failed = attributes.get("success") in (False, "false")
             error = find_error(span, answered=True) or (find_text(attributes, "error") or "error" if failed else None)
             return Call(
-                dialect="claude_code",
                 kind="model",
                 output=(ChatMessage("assistant", answer),) if answer else None,
                 output_incomplete=None if answer else find_redaction(attributes.get(_ANSWER)) or "no_content",
@@ -204,9 +202,9 @@ def _read_span(span: Span, log: _Log) -> Call | None:
             name = find_text(attributes, "tool_name")
             _, _, text = (find_text(attributes, "tool_input") or "").rpartition("]\n")
             tool = ToolCall(name=name, arguments=parse_arguments(text) if text else None) if name else None
-            return Call(dialect="claude_code", kind="tool", tool=tool) if tool else None
+            return Call(kind="tool", tool=tool) if tool else None
         case _:
-            return Call(dialect="claude_code")
+            return Call()
 
 
 def _read_interaction(attributes: Attributes, log: _Log) -> Call:
@@ -215,7 +213,6 @@ def _read_interaction(attributes: Attributes, log: _Log) -> Call:
     system, history = log.parse_history()
     output, output_incomplete = log.parse_run()
     return Call(
-        dialect="claude_code",
         kind="agent",
         system=system,
         input=(*_without_question(history), *messages) if messages else None,
@@ -245,7 +242,6 @@ DIALECT = Dialect(
     name="claude_code",
     rank=320,
     read=read,
-    evidence=(),
     scopes=(_SCOPE,),
     records=_NAMES | {_PREFIX + name for name in _NAMES} | PROMPT_LOGS,
     own_records=_NAMES | {_PREFIX + name for name in _NAMES},

@@ -114,11 +114,10 @@ def _read(mapping: DialectMapping, span: Span, records: Sequence[LogRecord]) -> 
     if mapping.kind == "tool":
         name = _find_text(mapping.tools, span, records) or span.name
         tool = ToolCall(name=name, arguments=parse_arguments(question_value.value), result=decode(answer_value.value))
-        return Call(dialect=mapping.name, kind="tool", tool=tool, sources=sources)
+        return Call(kind="tool", tool=tool, sources=sources)
     if mapping.kind == "retrieval":
         query = question_value.value
         return Call(
-            dialect=mapping.name,
             kind="retrieval",
             query=query if isinstance(query, str) else None,
             passages=parse_passages(answer_value.value),
@@ -128,7 +127,6 @@ def _read(mapping: DialectMapping, span: Span, records: Sequence[LogRecord]) -> 
     system, messages = split_system_prompt(question.messages or ())
     output = _with_tools(reply.messages, _find(mapping.tools, span, records)[0])
     return Call(
-        dialect=mapping.name,
         kind=mapping.kind,
         system=parse_system_text(_find(mapping.system, span, records)[0].value) or system,
         input=as_messages(messages),

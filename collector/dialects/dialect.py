@@ -47,8 +47,8 @@ class Dialect:
     name: str
     rank: int
     read: SpanReader
-    evidence: tuple[str, ...]
     coverage: Coverage
+    evidence: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     events: frozenset[str] = field(default_factory=frozenset[str])
     records: frozenset[str] = field(default_factory=frozenset[str])

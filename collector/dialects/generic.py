@@ -62,7 +62,6 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     question, answer = _parse_content(input_value, kind, "user"), _parse_content(output_value, kind, "assistant")
     system, rest = split_system_prompt(question.messages or ())
     return Call(
-        dialect="generic",
         kind=kind,
         system=system,
         **exchanged(question._replace(messages=as_messages(rest)), answer),
@@ -118,13 +117,12 @@ def _read_tool(span: Span, input_value: Json, output_value: Json) -> Call:
         arguments=parse_arguments(attributes.get("tool.parameters", input_value)),
         result=decode(output_value),
     )
-    return Call(dialect="generic", kind="tool", tool=call)
+    return Call(kind="tool", tool=call)
 
 
 def _read_retrieval(attributes: Attributes, input_value: Json, output_value: Json) -> Call:
     documents, source = find_value(attributes, "retrieval.document", "retrieval.documents")
     return Call(
-        dialect="generic",
         kind="retrieval",
         passages=parse_passages(documents) or parse_passages(output_value),
         query=parse_query(attributes.get("retrieval.query", input_value)),

@@ -43,7 +43,6 @@ def _read_as(kind: Kind, span: Span) -> Call:
     response = as_dict(output_value)
     name = find_text(attributes, "genkit:name") or span.name
     return Call(
-        dialect="genkit",
         kind=kind,
         system=system,
         **exchanged(question._replace(messages=as_messages(rest)), answer),

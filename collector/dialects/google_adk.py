@@ -34,7 +34,6 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     output_messages = as_messages(answer.messages)
     response_fields = as_dict(decode(response))
     return Call(
-        dialect="google_adk",
         kind="model",
         system=system,
         input=as_messages(input_messages),
@@ -61,7 +60,7 @@ def _read_failed_call(span: Span) -> Call | None:
     """Read a failed call, which has no attributes: only its name identifies it."""
     if not (span.failed and span.name == "call_llm" and span.scope == _SCOPE):
         return None
-    return Call(dialect="google_adk", kind="model", error=find_error(span, answered=False))
+    return Call(kind="model", error=find_error(span, answered=False))
 
 
 def _parse_structured(value: Json, role: str) -> ChatTranscript:
@@ -80,9 +79,7 @@ def _read_tool(span: Span) -> Call:
         arguments=decode(attributes.get(_ARGUMENTS)),
         result=decode(result) if result not in (None, "", {}, "<not specified>") else None,
     )
-    return Call(
-        dialect="google_adk", kind="tool", tool=call, sources={"arguments": _ARGUMENTS, "result": _TOOL_RESPONSE}
-    )
+    return Call(kind="tool", tool=call, sources={"arguments": _ARGUMENTS, "result": _TOOL_RESPONSE})
 
 
 DIALECT = Dialect(

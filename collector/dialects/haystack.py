@@ -41,7 +41,6 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         return _read_model(span)
     input_fields, output_value = as_dict(decode(attributes.get(_INPUT))), decode(attributes.get(_OUTPUT))
     return Call(
-        dialect="haystack",
         kind=kind,
         passages=parse_passages(output_value) if kind in {"retrieval", "auxiliary"} else (),
         query=find_text(input_fields, "query") if kind == "retrieval" else None,
@@ -60,7 +59,6 @@ def _read_model(span: Span) -> Call:
     separate_meta = next(iter(as_list(output_fields.get("meta"))), None)  # where it is if replies are texts
     meta = as_dict(reply.get("meta") or reply.get("_meta") or separate_meta)
     return Call(
-        dialect="haystack",
         kind="model",
         **split_input(prompt.messages if prompt.is_structured else ()),
         output=output_messages,
@@ -76,7 +74,6 @@ def _read_model(span: Span) -> Call:
 def _read_enclosing(span: Span, kind: Kind, input_key: str, output_key: str) -> Call:
     question, answer = parse_question(span.attributes.get(input_key)), parse_answer(span.attributes.get(output_key))
     return Call(
-        dialect="haystack",
         kind=kind,
         **exchanged(question, answer),
         error=find_error(span, answered=answer.messages is not None) if kind == "agent" else None,

@@ -45,7 +45,6 @@ def _read_as(kind: Kind, span: Span, input_value: Json, output_value: Json, sour
     attributes = span.attributes
     answer = parse_content(output_value, kind, "assistant", plain=True)
     return Call(
-        dialect="langfuse",
         kind=kind,
         **exchanged(parse_content(input_value, kind, "user", plain=True), answer),
         error=_find_error(span, answer) if kind not in {"chain", "workflow"} else None,

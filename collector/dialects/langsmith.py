@@ -38,7 +38,6 @@ def _read_as(kind: Kind, span: Span, name: str) -> Call:
     input_value, output_value = attributes.get(_PROMPT), attributes.get(_COMPLETION)
     question, answer = parse_content(input_value, kind, "user"), parse_content(output_value, kind, "assistant")
     return Call(
-        dialect="langsmith",
         kind=kind,
         **exchanged(question, answer),
         error=find_error(span, answered=answer.messages is not None) if kind == "model" else None,

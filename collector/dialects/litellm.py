@@ -23,7 +23,6 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     fields = {key.rpartition(".")[2]: value for key, value in span.attributes.items() if key.count(".") == 2}
     output = _parse_output(fields)
     return Call(
-        dialect="litellm",
         kind="model",
         input=_parse_input(fields),
         output=output,
@@ -80,7 +79,6 @@ def _read_request(span: Span) -> Call:
     kind: Kind = "other" if attributes["llm.request.type"] == "embedding" else "model"
     has_answer = output is not None or "gen_ai.output.messages" in attributes
     return Call(
-        dialect="litellm",
         kind=kind,
         input=_parse_indexed(attributes, (PROMPT, _MISNAMED_PROMPT), "user"),
         output=output,

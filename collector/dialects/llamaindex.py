@@ -26,20 +26,20 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     if _RETRIEVAL in events:
         retrieval = events[_RETRIEVAL]
         query = find_text(retrieval, "str_or_query_bundle.query_str", "str_or_query_bundle")
-        return Call("llamaindex", "retrieval", passages=parse_passages(retrieval.get("nodes")), query=query)
+        return Call(kind="retrieval", passages=parse_passages(retrieval.get("nodes")), query=query)
     if _QUERY in events or _RESPONSE in events:
         return _read_query(events.get(_QUERY, _NOTHING), events.get(_RESPONSE, _NOTHING))
     if _PIECE in events:  # the words of a stream, beside the span of its request
         pieces = [str(event.attributes.get("delta", "")) for event in span.events if event.name == _PIECE]
         message = ChatMessage("assistant", "".join(pieces))
-        return Call("llamaindex", "model", output=(message,), sources={"output": f"event:{_PIECE}:delta"})
+        return Call(kind="model", output=(message,), sources={"output": f"event:{_PIECE}:delta"})
     return _read_model(span, events)
 
 
 def _read_query(start: Attributes, end: Attributes) -> Call:
     question = parse_question(find_text(end, "query.query_str", "query") or find_text(start, "query"))
     answer = parse_answer(find_text(end, "response.response", "response"))
-    return Call("llamaindex", "chain", input=question.messages, output=answer.messages)
+    return Call(kind="chain", input=question.messages, output=answer.messages)
 
 
 def _read_model(span: Span, events: Mapping[str, Attributes]) -> Call | None:
@@ -53,7 +53,6 @@ def _read_model(span: Span, events: Mapping[str, Attributes]) -> Call | None:
     answer = parse_messages(_find_answer(end), "assistant")
     error = find_error(span, answered=bool(answer.messages))
     return Call(
-        dialect="llamaindex",
         kind="model",
         **split_input(prompt.messages),
         output=as_messages(answer.messages),
@@ -84,7 +83,6 @@ DIALECT = Dialect(
     name="llamaindex",
     rank=340,
     read=read,
-    evidence=(),
     events=frozenset({*_STARTS, *_ENDS, _RETRIEVAL, _QUERY, _RESPONSE, _PIECE}),
     coverage=Coverage(
         libraries="LlamaIndex (its own OpenTelemetry integration)",

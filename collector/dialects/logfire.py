@@ -37,9 +37,9 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         if span.name.startswith("Function: "):
             return _read_tool(attributes, find_text(attributes, "name"), "input", "output")
         if span.name.startswith("Guardrail"):
-            return Call(dialect="logfire", kind="auxiliary")
+            return Call(kind="auxiliary")
         if span.name.startswith("Agent run"):
-            return Call(dialect="logfire", kind="chain", agent=find_text(attributes, "name"))
+            return Call(kind="chain", agent=find_text(attributes, "name"))
         if span.name.startswith(("Responses API", "Chat completion")):
             return _read_model(span)
     if "events" in attributes or "raw_input" in attributes:
@@ -58,7 +58,7 @@ def _read_feedback(attributes: Attributes) -> Call:
         comment=find_text(attributes, "logfire.feedback.comment"),
         source="user",
     )
-    return Call(dialect="logfire", feedback=(feedback,))
+    return Call(feedback=(feedback,))
 
 
 def _read_agent(span: Span) -> Call:
@@ -73,7 +73,6 @@ def _read_agent(span: Span) -> Call:
     if has_result and not (output_messages and output_messages[-1].text == as_text(result)):
         output_messages.append(ChatMessage("assistant", as_text(result)))
     return Call(
-        dialect="logfire",
         kind="agent",
         system=parse_system_text(attributes.get("gen_ai.system_instructions")) or system,
         input=as_messages(messages[:output_start]),
@@ -107,13 +106,12 @@ def _read_request(span: Span) -> Call | None:
     }
     response = as_dict(decode(attributes.get(_RESPONSE)))
     if not ({"messages", "prompt"} & request.keys()):
-        return Call(dialect="logfire", kind="chain") if "input" in request else None  # embeddings
+        return Call(kind="chain") if "input" in request else None  # embeddings
     answer = next(
         (response[key] for key in ("message", "text", "combined_chunk_content") if response.get(key) is not None), None
     )
     output_messages = as_messages(parse_messages(answer, "assistant").messages)
     return Call(
-        dialect="logfire",
         kind="model",
         **split_input(parse_messages(request).messages),
         output=output_messages,
@@ -141,7 +139,6 @@ def _read_model(span: Span) -> Call | None:
         return None
     system, rest = split_system_prompt(input_messages)
     return Call(
-        dialect="logfire",
         kind="model",
         system=find_text(response, "instructions") or system,
         input=as_messages(rest),
@@ -168,14 +165,14 @@ def _as_identifier(value: Json) -> str | None:
 
 def _read_tool(attributes: Attributes, name: str | None, input_key: str, output_key: str) -> Call:
     if not name:
-        return Call(dialect="logfire")
+        return Call()
     call = ToolCall(
         id=find_text(attributes, "gen_ai.tool.call.id"),
         name=name,
         arguments=parse_arguments(decode_json(attributes.get(input_key))),
         result=decode(attributes.get(output_key)),
     )
-    return Call(dialect="logfire", kind="tool", tool=call, sources={"arguments": input_key, "result": output_key})
+    return Call(kind="tool", tool=call, sources={"arguments": input_key, "result": output_key})
 
 
 def _read_documents(attributes: Attributes) -> Call | None:
@@ -186,7 +183,7 @@ def _read_documents(attributes: Attributes) -> Call | None:
         return None
     kind: Kind = "retrieval"
     query = find_text(attributes, "query", "question")
-    return Call(dialect="logfire", kind=kind, passages=passages, query=query, sources={"passages": "documents"})
+    return Call(kind=kind, passages=passages, query=query, sources={"passages": "documents"})
 
 
 DIALECT = Dialect(

@@ -34,12 +34,11 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         return None
     kind = _KINDS.get(name)
     if kind is None:
-        return None if name.endswith("tool_call") else Call(dialect="mastra")
+        return None if name.endswith("tool_call") else Call()
     input_key, output_key = f"mastra.{name}.input", f"mastra.{name}.output"
     question, answer = _parse_input(attributes.get(input_key)), _parse_output(attributes.get(output_key))
     system, messages = split_system_prompt(question.messages or ())
     return Call(
-        dialect="mastra",
         kind=kind,
         system=system or find_text(attributes, "gen_ai.system_instructions"),
         **exchanged(question._replace(messages=as_messages(messages)), answer),

@@ -39,7 +39,6 @@ def _read_as(kind: Kind, span: Span) -> Call:
     input_value, output_value = decode_json(attributes.get(_INPUTS)), decode_json(attributes.get(_OUTPUTS))
     question, answer = parse_content(input_value, kind, "user"), parse_content(output_value, kind, "assistant")
     return Call(
-        dialect="mlflow",
         kind=kind,
         **exchanged(question, answer),
         error=find_error(span, answered=answer.messages is not None) if kind in {"model", "agent"} else None,

@@ -100,7 +100,7 @@ _GUARDED = frozenset({"guardrails/guard", "guardrails/guard/step", _GUARDED_CALL
 def _read_guarded(span: Span) -> Call:
     """Read a guard around the application's call. Its own input is a shortened repr; the call's has the messages."""
     if span.attributes["type"] != _GUARDED_CALL:
-        return Call(dialect="openinference", kind="chain")
+        return Call(kind="chain")
     call = _read_model(span, "model")
     for raw in (span.attributes.get("input.value"), span.attributes.get("llm.invocation_parameters")):
         fields = as_dict(decode(raw)) or as_dict(parse_repr(raw) if isinstance(raw, str) else None)
@@ -454,7 +454,6 @@ def _make_call(span: Span, **fields: Any) -> Call:
     attributes = span.attributes
     kind: Kind = fields["kind"]
     return Call(
-        dialect="openinference",
         model=find_text(attributes, "llm.response.model_name", "llm.model_name", "llm.request.model_name"),
         provider=find_text(attributes, "llm.provider", "llm.system"),
         agent=find_text(attributes, "agent.name") or (span.name if kind == "agent" else None),

@@ -29,7 +29,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     events = {event.name: event.attributes for event in span.events if event.name in {_PROMPT, _COMPLETION}}
     if not events:
         is_call = span.failed and span.scope.startswith(_SCOPE) and not span.attributes and _CALL.match(span.name)
-        return Call(dialect="openlit", kind="model", error=find_error(span, answered=False)) if is_call else None
+        return Call(kind="model", error=find_error(span, answered=False)) if is_call else None
     prompt = events.get(_PROMPT, {}).get("gen_ai.prompt")
     completion = _get_first_choice(events.get(_COMPLETION, {}).get("gen_ai.completion"))
     input_messages, uncertain = (
@@ -41,7 +41,6 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         output_messages = (ChatMessage("assistant", output_messages[0].text if output_messages else "", calls),)
     stand_in = completion == _STAND_IN and not calls
     return Call(
-        dialect="openlit",
         kind="model",
         **split_input(input_messages),
         output=None if stand_in else output_messages,
@@ -156,7 +155,6 @@ DIALECT = Dialect(
     name="openlit",
     rank=280,
     read=read,
-    evidence=(),
     scopes=(_SCOPE,),
     events=frozenset({_PROMPT, _COMPLETION}),
     coverage=Coverage(

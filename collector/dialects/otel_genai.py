@@ -73,7 +73,7 @@ def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
         if not (events.input or events.output):
             subjects = filter(None, (find_text(attributes, "gen_ai.response.id") for attributes in evaluations))
             feedback_for = next(subjects, None)
-            return Call(dialect="otel_genai", feedback=feedback, feedback_for=feedback_for) if feedback else None
+            return Call(feedback=feedback, feedback_for=feedback_for) if feedback else None
         kind = "model"
     if kind == "tool":
         return _read_tool(span, attributes, events)
@@ -176,7 +176,6 @@ def _read_call(
     if output_messages is not None and len(output_messages) > 1:
         output_messages = _join_chunks(output_messages, attributes)
     return Call(
-        dialect="otel_genai",
         kind=kind,
         system=parse_system_text(attributes.get(_SYSTEM) or attributes.get("system_prompt")),
         input=input_messages,
@@ -286,7 +285,6 @@ def _read_tool(span: Span, attributes: Attributes, events: message_events.EventM
     )
     is_summary = name.startswith("(merged")  # a summary of parallel calls, which have spans beside it
     return Call(
-        dialect="otel_genai",
         kind="other" if is_summary or not name else "tool",
         tool=None if is_summary or not name else call,
         agent=find_text(attributes, "gen_ai.agent.name"),
@@ -297,7 +295,6 @@ def _read_tool(span: Span, attributes: Attributes, events: message_events.EventM
 def _read_retrieval(attributes: Attributes) -> Call:
     passages = parse_passages(attributes.get("gen_ai.retrieval.documents"))
     return Call(
-        dialect="otel_genai",
         kind="retrieval",
         passages=passages,
         query=find_text(attributes, "gen_ai.retrieval.query.text"),

@@ -7,7 +7,7 @@ from typing import Literal
 from collector.dialects.attributes import LONGEST_MASK, LONGEST_NAME, MOST_NAMES, is_masked
 from collector.dialects.call import Call, Kind, merge
 from collector.dialects.decode import is_unfinished, unquote
-from collector.dialects.dialect import Dialect, SpanReader
+from collector.dialects.dialect import Dialect
 from collector.dialects.program_fields import unwrap_program
 from collector.errors import ConfigError
 from collector.otlp.span import CLOSING, QUOTED, Attributes, LogRecord, Span
@@ -15,7 +15,7 @@ from collector.plugins import DIALECTS, load, names
 from evaluators.cases import Incomplete, Json
 
 _MOST_MASKS = 20_000
-"""Combinations of dialects whose readers are remembered."""
+"""Combinations of dialects that are remembered."""
 
 
 class Dialects:
@@ -28,7 +28,7 @@ class Dialects:
     def __init__(self, dialects: Iterable[Dialect]) -> None:
         self.all: tuple[Dialect, ...] = tuple(sorted(dialects, key=lambda each: (each.rank, each.name)))
         self._records: dict[str, int] = {}
-        self._by_mask: dict[int, tuple[SpanReader, ...]] = {}
+        self._by_mask: dict[int, tuple[Dialect, ...]] = {}
         self._events: dict[str, int] = {}
         self._exact: dict[str, int] = {}
         self._beginnings: list[tuple[str, int]] = []
@@ -89,12 +89,12 @@ class Dialects:
             self._known[key] = mask
         return mask
 
-    def _get_readers(self, mask: int) -> tuple[SpanReader, ...]:
-        """The readers whose bits are set, most specific first."""
-        readers = tuple(dialect.read for index, dialect in enumerate(self.all) if mask >> index & 1)
+    def _dialects_in(self, mask: int) -> tuple[Dialect, ...]:
+        """The dialects whose bits are set, most specific first."""
+        dialects = tuple(dialect for index, dialect in enumerate(self.all) if mask >> index & 1)
         if len(self._by_mask) < _MOST_MASKS:
-            self._by_mask[mask] = readers
-        return readers
+            self._by_mask[mask] = dialects
+        return dialects
 
     def read_each(self, span: Span, records: Sequence[LogRecord]) -> list[Call]:
         """Read a span with each dialect that has evidence in it, most specific first."""
@@ -107,10 +107,11 @@ class Dialects:
         for record in records:
             mask |= self._records.get(record.kind, 0)
         calls: list[Call] = []
-        readers = self._by_mask.get(mask)
-        for read in self._get_readers(mask) if readers is None else readers:
-            call = read(span, records)
+        dialects = self._by_mask.get(mask)
+        for dialect in self._dialects_in(mask) if dialects is None else dialects:
+            call = dialect.read(span, records)
             if call is not None:
+                call = call if call.dialect else call._replace(dialect=dialect.name)
                 calls.append(_mark_cut(_drop_masked(unwrap_program(call)), span))
         if span.dropped_attributes or span.dropped_events or (records and any(map(_DROPPED, records))):
             return [_mark_evicted(call, span) for call in calls]

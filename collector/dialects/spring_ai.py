@@ -37,7 +37,6 @@ def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
         return None  # LangSmith, old Strands and Quarkus write something else under the same names
     if _DOCUMENTS in attributes or _QUERY in attributes:
         return Call(
-            dialect="spring_ai",
             kind="retrieval",
             passages=parse_passages(attributes.get(_DOCUMENTS)),
             query=find_text(attributes, _QUERY),
@@ -49,7 +48,7 @@ def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
         return None
     is_client = find_text(attributes, _KIND) in {"chat_client", "advisor"}
     if is_client and find_text(attributes, _KIND) == "advisor":
-        return Call(dialect="spring_ai", kind="chain")
+        return Call(kind="chain")
     return _read_call(span, "workflow" if is_client else "model")
 
 
@@ -59,7 +58,6 @@ def _read_call(span: Span, kind: Kind) -> Call:
     output_messages = parse_messages(attributes.get(_COMPLETION), "assistant").messages
     has_content = bool(input_messages or output_messages)
     return Call(
-        dialect="spring_ai",
         kind=kind if kind == "workflow" or has_content else "other",
         input=as_messages(input_messages),
         output=as_messages(output_messages),
@@ -77,7 +75,7 @@ def _read_tool(span: Span) -> Call:
         arguments=parse_arguments(attributes.get("spring.ai.tool.call.arguments")),
         result=decode(attributes.get("spring.ai.tool.call.result")),
     )
-    return Call(dialect="spring_ai", kind="tool", tool=tool)
+    return Call(kind="tool", tool=tool)
 
 
 def _read_logged(span: Span, logged: Mapping[str, str]) -> Call:
@@ -88,7 +86,6 @@ def _read_logged(span: Span, logged: Mapping[str, str]) -> Call:
     system, messages = split_system_prompt(_name_roles(prompt) if is_client else _guess_roles(prompt))
     output = tuple(ChatMessage("assistant", answer) for answer in answers)
     return Call(
-        dialect="spring_ai",
         kind="workflow" if is_client else "model",
         system=system,
         input=as_messages(messages),

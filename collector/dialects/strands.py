@@ -32,7 +32,6 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     input_value, output_value = attributes.get(_PROMPT), attributes.get(_COMPLETION)
     prompt, answer = parse_messages(input_value, "user"), parse_messages(output_value, "assistant")
     return Call(
-        dialect="strands",
         kind=kind,
         system=find_text(attributes, "system_prompt"),
         input=as_messages(prompt.messages),
@@ -63,9 +62,7 @@ def _read_tool(span: Span) -> Call:
         arguments=parse_arguments(attributes.get("tool.parameters")),
         result=make_tool_result({}, decode(attributes.get("tool.result"))).result,
     )
-    return Call(
-        dialect="strands", kind="tool", tool=call, sources={"arguments": "tool.parameters", "result": "tool.result"}
-    )
+    return Call(kind="tool", tool=call, sources={"arguments": "tool.parameters", "result": "tool.result"})
 
 
 DIALECT = Dialect(

@@ -114,7 +114,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     results = [event.attributes for event in span.events if event.name == _QUERY_RESULT]
     if results:
         plain = [{key.removeprefix(f"{_QUERY_RESULT}."): value for key, value in of.items()} for of in results]
-        return Call(dialect="traceloop", kind="retrieval", passages=tuple(map(parse_passage, plain)))
+        return Call(kind="retrieval", passages=tuple(map(parse_passage, plain)))
     return None
 
 
@@ -129,7 +129,6 @@ def _read_model(span: Span, kind: Kind) -> Call:
     finish = output_messages[0].finish_reason if output_messages else None
     places = ("input", prompt, input_messages), ("output", completion, output_messages)
     return Call(
-        dialect="traceloop",
         kind=kind,
         system=system,
         input=as_messages(input_messages),
@@ -166,7 +165,6 @@ def _read_raw(span: Span) -> Call:
     question = parse_messages(attributes.get(_INPUT))
     output_messages = parse_raw_stream(output_value) or as_messages(parse_messages(output_value, "assistant").messages)
     return Call(
-        dialect="traceloop",
         kind="model",
         **split_input(question.messages),
         output=output_messages,
@@ -185,7 +183,7 @@ def _read_entity(span: Span, kind: Kind) -> Call:
     if kind == "chain" and isinstance(input_value, str) and '"run_type": "prompt"' in input_value:
         # one of LangChain's prompt templates, whose inputs are the variables of a prompt
         variables = parse_texts(as_dict(decode(input_value)).get("inputs"))
-        return Call(dialect="traceloop", variables=variables, sources={"variables": _INPUT})
+        return Call(variables=variables, sources={"variables": _INPUT})
     is_request = isinstance(input_value, str) and input_value.startswith(_LLAMAINDEX_REQUEST)
     if kind == "chain" and (is_request or as_dict(output_value).keys() >= _LLAMAINDEX_COMPLETION):
         return _read_llamaindex_task(span, input_value, output_value)
@@ -200,7 +198,6 @@ def _read_entity(span: Span, kind: Kind) -> Call:
         kind, input_value = "agent", input_value or attributes["crewai.task.description"]
     question, answer = _parse_contents(input_value, attributes.get(_OUTPUT), kind)
     return Call(
-        dialect="traceloop",
         kind=kind,
         **exchanged(question, answer),
         error=find_error(span, answered=answer.messages is not None) if kind == "agent" else None,
@@ -222,7 +219,7 @@ def _read_llamaindex_task(span: Span, input_value: Json, output_value: Json) -> 
     """Read a task that is LlamaIndex' model call: only the shape of its request and response identifies it."""
     response = as_dict(output_value)
     if output_value is not None and "raw" not in response:
-        return Call(dialect="traceloop", kind="chain")
+        return Call(kind="chain")
     input_messages = (
         parse_messages(input_value).messages
         if "message" in response or output_value is None
@@ -231,7 +228,6 @@ def _read_llamaindex_task(span: Span, input_value: Json, output_value: Json) -> 
     output_messages = parse_messages(response.get("message", response.get("text")), "assistant").messages
     raw = as_dict(response.get("raw"))
     return Call(
-        dialect="traceloop",
         kind="model",
         **split_input(input_messages),
         output=as_messages(output_messages),
@@ -247,7 +243,6 @@ def _read_crew(span: Span) -> Call:
     """Read a run of CrewAI's crew, whose result is the answer to the user."""
     attributes = span.attributes
     return Call(
-        dialect="traceloop",
         kind="workflow",
         output=parse_answer(attributes["crewai.crew.result"]).messages,
         agent=find_text(attributes, "crewai.crew.name"),

@@ -27,7 +27,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     if operation in _ROOTS or operation.endswith(_LEAVES):
         return _read_call(span, is_model=operation.endswith(_LEAVES) and not operation.startswith("ai.embed"))
     call = _read_call(span, is_model=True)
-    return call._replace(kind="chain") if call.input and call.output else Call(dialect="vercel_ai")
+    return call._replace(kind="chain") if call.input and call.output else Call()
 
 
 def _read_call(span: Span, *, is_model: bool) -> Call:
@@ -36,7 +36,6 @@ def _read_call(span: Span, *, is_model: bool) -> Call:
     prompt = parse_messages(prompt_value, "user")
     output_messages, output_key = _parse_answer(attributes)
     return Call(
-        dialect="vercel_ai",
         kind="model" if is_model else "agent",
         **split_input(prompt.messages),
         output=output_messages,
@@ -80,7 +79,7 @@ def _read_tool(span: Span) -> Call:
         result=decode_json(output_value),
     )
     sources = find_sources(attributes, arguments=input_key, result=output_key)
-    return Call(dialect="vercel_ai", kind="tool", tool=call, sources=sources)
+    return Call(kind="tool", tool=call, sources=sources)
 
 
 DIALECT = Dialect(

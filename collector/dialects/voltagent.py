@@ -40,7 +40,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     if kind == "retrieval":
         output = attributes.get("output")
         passages = parse_passages(output) or parse_passages([output])
-        return Call("voltagent", kind, passages=passages, query=parse_query(attributes.get("input")))
+        return Call(kind=kind, passages=passages, query=parse_query(attributes.get("input")))
     if kind == "model":
         return _read_model(span, attributes)
     question, answer = parse_question(attributes.get("input")), parse_answer(attributes.get("output"))
@@ -63,7 +63,6 @@ def _make_call(span: Span, kind: Kind, question: Content, answer: Content) -> Ca
     system, rest = split_system_prompt(question.messages or ())
     source = "input" if kind == "agent" else "llm.messages"
     return Call(
-        dialect="voltagent",
         kind=kind,
         system=find_text(attributes, "agent.instructions") or system,
         input=as_messages(rest),
@@ -86,7 +85,7 @@ def _read_tool(span: Span, attributes: Attributes) -> Call:
         arguments=parse_arguments(attributes.get("input")),
         result=decode(attributes.get("output")),
     )
-    return Call("voltagent", "tool", tool=call, sources=find_sources(attributes, arguments="input", result="output"))
+    return Call(kind="tool", tool=call, sources=find_sources(attributes, arguments="input", result="output"))
 
 
 DIALECT = Dialect(

@@ -18,7 +18,6 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     output_value, output_key = find_value(attributes, "output.value", "weave.output", "gen_ai.output.messages")
     question, answer = parse_question(input_value), parse_answer(output_value)
     return Call(
-        dialect="weave",
         kind="workflow",
         **exchanged(question, answer),
         sources=find_sources(attributes, input=input_key, output=output_key),

@@ -238,7 +238,7 @@ def keeps_promise(dialect: Dialect, span: Span) -> str | None:
         return kind
     assert read is not None
     call = unwrap_program(read)
-    assert (call.dialect, call.kind, call.error) == (dialect.name, kind, None)
+    assert (call.dialect or dialect.name, call.kind, call.error) == (dialect.name, kind, None)
     assert (call.feedback, call.conversation_id) == ((), None)
     if kind == "model":
         assert (call.output, call.output_incomplete, call.usage, call.response_id) != (None, None, None, None)
