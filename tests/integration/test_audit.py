@@ -305,6 +305,28 @@ async def test_traces_that_are_open_at_a_stop_are_not_drained_but_nothing_is_wro
     assert "1 accepted trace is still open" in result.output
 
 
+async def test_a_stop_before_the_first_scrape_is_drained_and_a_conversation_that_goes_on_is_not_due(
+    tmp_path: Path,
+) -> None:
+    """A service that had run for less than a minute, with nobody to read /metrics, ended with status 1."""
+    world = World(tmp_path)
+    kinds: dict[str, dict[str, Any]] = {"length": {"maximum": 100}, "exact_match": {}, "task_cost": {"max_seconds": 1}}
+    world.configure(
+        evaluators={name: {"kind": name, **keys} for name, keys in kinds.items()},
+        monitors={"all": {"evaluators": [*kinds]}},
+        export={"jsonl": {"path": str(tmp_path / "scores.jsonl")}, "prometheus": {"port": 0}},
+    )
+    await world.judge()
+    result = await world.audit("--drained")
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    assert "It adds up." in result.output
+    assert "not read by export.prometheus yet (it counts them after a scrape" in result.output
+    assert "due        length of all: 12 = 12 scored\n" in result.output
+    assert "task_cost of all" not in result.output
+    world.change("UPDATE commits SET position = 9 WHERE \"group\" = 'export.jsonl'")
+    assert "not read by export.jsonl" in (await world.audit("--drained")).output
+
+
 async def test_an_exporter_beyond_the_end_has_read_what_is_lost(world: World) -> None:
     world.change("UPDATE commits SET position = 99 WHERE \"group\" = 'export.jsonl'")
     result = await world.audit()

@@ -7,12 +7,18 @@ from typing import Any
 from collector.commands.audit.positions import LogContent, Reading
 from collector.commands.audit.traces import TraceBalance
 from collector.evaluate.audit import Balance
+from collector.export.stage import group_of
 from collector.records.json import fields_of, indented_json
 from collector.wording import listed, plural
 
 _EMPTY = "Nothing to compare: no span and no turn. Run this in the folder of the service: log.path counts from there."
 
 _NOT_DRAINED = "It adds up, but is not drained: stop the senders, wait assemble.idle_timeout, then stop the service:"
+
+_PROMETHEUS = group_of("prometheus")
+"""It waits for a first scrape before it counts. A stop in this time loses nothing: the next start counts the rest."""
+
+_AWAITS_SCRAPE = " (it counts them after a scrape or a minute; if it stops before, after its next start)"
 
 _OTHER = "by another configuration or version of the evaluator"
 
@@ -100,7 +106,8 @@ def _lines(audit: Audit) -> Iterator[str]:
         yield f"due        {balance.evaluator} of {balance.monitor}: {balance.due:,}{_balance(balance, others)}"
     for export in audit.exports:
         name, number = export.group.removeprefix("export."), plural(export.read, "evaluation")
-        yield f"exported   {name}: {number} read{_behind(export)}"
+        scrape = _AWAITS_SCRAPE if export.behind and export.group == _PROMETHEUS else ""
+        yield f"exported   {name}: {number} read{_behind(export)}{scrape}"
     for reading in audit.readings:
         if reading.log == "judged_spans":
             yield f"spans      {plural(records[reading.log], 'record')} of spans and their scores{_behind(reading)}"
@@ -156,7 +163,7 @@ def _problems(audit: Audit, *, drained: bool) -> Iterator[str]:
         yield from _gaps(content)
     for reading in (*audit.readings, *audit.exports):
         yield from _losses(reading)
-        if drained and reading.behind:
+        if drained and reading.behind and reading.group != _PROMETHEUS:
             behind = f"{plural(reading.behind, 'record')} of the {reading.log} log {_are(reading.behind)}"
             yield f"{behind} not read by {reading.group}"
     yield from _lost_traces(audit.traces, drained=drained)
