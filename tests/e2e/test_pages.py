@@ -284,6 +284,7 @@ def test_the_plug_in_that_asks_a_judge_passes_its_own_tests(tmp_path: Path, plac
         [sys.executable, *line.split()], cwd=folder, env=ours, capture_output=True, text=True, check=False
     )
     assert "2 passed" in done.stdout, done.stdout + done.stderr
+    assert "Warning" not in done.stdout + done.stderr, "of a plug-in of pytest that the command does not need"
 
 
 @pytest.mark.parametrize("block", runnable("promql"))
