@@ -33,7 +33,7 @@ from collector.errors import BadInput, ConfigError
 from collector.evaluate.plan import Assignment
 from collector.logs.log import Log, LogUnavailable
 from collector.logs.whole_log import IncrementalReader, end_offsets
-from collector.records.json import evaluation_from_json, record_of
+from collector.records.json import evaluation_from_json, readable, record_of
 from collector.records.numbered_lines import numbered_lines
 from collector.statistics import judge_change
 from collector.statistics.intervals import Z, plus_minus
@@ -136,6 +136,9 @@ def _lacking(case: GoldenCase, evaluator: Evaluator[Any]) -> list[str]:
 
 CONCURRENCY = 4
 """Cases evaluated at once: few, since traffic has priority."""
+FIRST_WAIT = 1.0
+"""Seconds from the first look to the second; later waits are longer. After an outage, calls come at once: the judge may
+have changed meanwhile."""
 ANSWERED_WITHIN = 30.0
 """Seconds that an alert waits for the run that it requested."""
 
@@ -199,14 +202,16 @@ class Requests:
         return True
 
     async def serve(self, work: Callable[[], Awaitable[None]], every: float) -> None:
-        """Do the work every so many seconds, and when it is asked for."""
+        """Do the work every so many seconds, sooner after the start, and when it is asked for."""
+        wait = min(FIRST_WAIT, every)
         while True:
             self._request.clear()
             await work()
             if not self._request.is_set():
                 self._answer.set()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._request.wait(), every)
+                await asyncio.wait_for(self._request.wait(), wait)
+            wait = min(2.0 * wait, every)
 
 
 JudgeName = tuple[str, str | None]
@@ -234,14 +239,11 @@ class ReportedJudges:
         if self._reader is None:
             self._reader = IncrementalReader(self._evaluations, await end_offsets(self._evaluations))
         async for record in self._reader.records():
-            if record.headers or record.is_tick:
-                continue
-            with suppress(BadInput):
-                evaluation = evaluation_from_json(record.value)
-                if evaluation.judge is not None:
-                    definition = evaluation.evaluator, evaluation.evaluator_version
-                    self.newest[definition] = judge_name(evaluation.judge)
-                    self.calls[definition] += evaluation.shares is None
+            evaluation = None if record.headers else readable(evaluation_from_json, record.value)
+            if evaluation is not None and evaluation.judge is not None:
+                definition = evaluation.evaluator, evaluation.evaluator_version
+                self.newest[definition] = judge_name(evaluation.judge)
+                self.calls[definition] += evaluation.shares is None
 
 
 logger = logging.getLogger(__name__)
@@ -339,10 +341,8 @@ class GoldenRuns:
 
     def __post_init__(self) -> None:
         self._reading = FailureLog("reading what judges report of themselves")
-        self._scoring = {
-            name: FailureLog(f"scoring the golden set with {name}")
-            for name in (target.assignment.evaluator.name for target in self.targets)
-        }
+        names = {target.assignment.evaluator.name for target in self.targets}
+        self._scoring = {name: FailureLog(f"scoring the golden set with {name}") for name in names}
         self.checked = {target.key: _Checked() for target in self.targets}
         self._unscorable: set[str] = set()
         self._shifts: dict[str, list[tuple[float, judge_change.ScoreShift]]] = {}

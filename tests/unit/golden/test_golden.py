@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -447,6 +448,25 @@ async def test_a_share_of_the_live_calls_is_asked_of_single_cases_and_a_judge_th
         await bench.answer("scripted")
     await runs.run_due()
     assert len(bench.judge.questions) == asked + 40 + 20, "compared with the new run from then on"
+
+
+async def test_a_judge_that_has_changed_during_an_outage_is_noticed_within_seconds_of_the_start(tmp_path: Path):
+    """The calls of the first minute had no single cases before the minute was over: 0 for 2,162 calls of a backlog."""
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    bench.share = 0.1
+    await bench.look(8)
+    bench.time += 3600.0
+    runs = await bench.look(5)
+    task = asyncio.create_task(runs.run_forever())
+    await asyncio.sleep(0.1)
+    assert bench.judge.questions == []
+    for _ in range(100):
+        await bench.answer("scripted")
+    async with asyncio.timeout(10):
+        while not runs.shifted("helpful")[0]:
+            await asyncio.sleep(0.05)
+    assert len(bench.judge.questions) == 10 + 20, "ten cases, then all"
+    task.cancel()
 
 
 async def test_a_shift_that_is_over_explains_its_share_of_a_window(tmp_path: Path) -> None:
