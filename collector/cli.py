@@ -660,8 +660,8 @@ def audit(
 
     Reads all logs, works out what is due by the configuration, and compares it with what is there. Runs beside the
     service and changes nothing. Status 1 if something does not add up. Before `--drained`, stop the senders, wait
-    `assemble.idle_timeout` and for the judges, and stop the service. Conversations that a monitor's `idle_timeout` keeps
-    open are not due.
+    `assemble.idle_timeout` and for the judges, and stop the service. Conversations that a monitor's `idle_timeout`
+    keeps open are not due.
     """
     from collector.commands.audit.audit import audit
 
