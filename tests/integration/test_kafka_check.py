@@ -149,6 +149,16 @@ def test_topics_with_other_partitions_than_the_rest_have_a_remedy_that_ends(clus
         ]
 
 
+def test_topics_that_may_not_be_seen_do_not_hide_the_mistakes_of_others(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.grant("TOPIC", f"{cluster.name}.", "CREATE")
+    for name in NAMES:
+        cluster.make(f"{cluster.name}.{name}", 1)
+    cluster.grant("TOPIC", f"{cluster.name}.turns", *TOPIC_RIGHTS)
+    sentence = said(cluster.file(tmp_path, partitions=3))
+    assert f"does not permit this user READ, WRITE of the topic {cluster.name}." in sentence
+    assert f"; the topic {cluster.name}.turns has 1 partition, not 3" in sentence
+
+
 def test_all_that_is_not_permitted_is_said_at_once(secured_broker: Broker, tmp_path: Path) -> None:
     """One right came for each attempt: first of a group, then of the topics, then of a source."""
     cluster = Cluster(secured_broker, user_of(secured_broker, "x"), fresh("checked"))
@@ -249,6 +259,10 @@ async def test_a_right_that_is_taken_from_topics_that_exist_is_a_mistake(
     revoke(cluster.broker.bootstrap, cluster.user, "TOPIC", f"{cluster.name}.", right)
     sentence = f"Kafka does not permit this user {right} of the topic {cluster.name}.dead_letters, "
     assert sentence in await asyncio.to_thread(said, path)
+    wrong = await asyncio.to_thread(said, cluster.file(tmp_path, partitions=3))
+    assert sentence in wrong
+    assert " have 1 partition, not 3: set log.kafka.partitions: 1, or" in wrong, "it came once the right was granted"
+    cluster.file(tmp_path, partitions=1)
     if right == "WRITE":
         revoke(cluster.broker.bootstrap, cluster.user, "TOPIC", f"{cluster.name}.", "DESCRIBE_CONFIGS")
         both = sentence.replace("WRITE", "WRITE, DESCRIBE_CONFIGS")

@@ -1,7 +1,7 @@
 """The topics themselves: looked at as a user would, made, checked, and cut off at the front. Everything here blocks."""
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -82,16 +82,12 @@ def ensure_topics(
                 problems.append(LogError(copies or str(error)))
                 break
         if not problems and (made := hidden if validate_only else missing):
-            _await_topics(admin, made)
+            problems += _await_topics(admin, made)
         if known := list(there) if validate_only or problems else topics:
             lacking = _lacking(described(admin, known), *rights)
             problems += [_refused(lacking)] if lacking else []
-            seen = {topic: own[topic] for topic in known if "DESCRIBE_CONFIGS" not in lacking.get(topic, ())}
-            try:
-                if seen:
-                    _check(admin, settings, seen, partitions)
-            except LogError as error:
-                problems.append(error)
+            readable = [topic for topic in known if "DESCRIBE_CONFIGS" not in lacking.get(topic, ())]
+            problems += _mistakes(admin, settings, {topic: own[topic] for topic in known}, readable, partitions)
         _raise_all(problems)
 
 
@@ -372,29 +368,33 @@ def _values(admin: Any, topics: Sequence[str], *names: str) -> dict[str, dict[st
     return values
 
 
-def _await_topics(admin: Any, topics: Sequence[str]) -> None:
-    """Wait until a broker knows topics that were just made, perhaps by another process.
+def _await_topics(admin: Any, topics: Sequence[str]) -> Iterator[LogError]:
+    """Wait until a broker knows topics that were just made, perhaps by another process, unless this user may not.
 
     Raises:
-        LogRefused: this user may not see one.
         LogUnavailable: the broker does not know one in time.
     """
     give_up_at = time.monotonic() + KNOWN_WITHIN
     while codes := {topic["name"]: topic["error_code"] for topic in admin.describe_topics(list(topics))}:
         if refused := [name for name, code in codes.items() if code == errors.TopicAuthorizationFailedError.errno]:
-            raise _refused({topic: ["READ", "WRITE"] for topic in refused})
-        if not (unknown := [name for name, code in codes.items() if code]):
+            yield _refused({topic: ["READ", "WRITE"] for topic in refused})
+        if refused or not (unknown := [name for name, code in codes.items() if code]):
             return
         if time.monotonic() >= give_up_at:
             raise LogUnavailable(f"the broker does not know {', '.join(unknown)} yet, made just now")
         time.sleep(0.1)
 
 
-def _check(admin: Any, settings: KafkaSettings, wanted: Mapping[str, Mapping[str, str]], partitions: int) -> None:
+def _mistakes(
+    admin: Any, settings: KafkaSettings, wanted: Mapping[str, Mapping[str, str]], readable: Sequence[str],
+    partitions: int,
+) -> Iterator[LogError]:  # fmt: skip
+    """The mistakes in topics: in the partitions of all, and in the configs of the `readable` ones."""
     there, mistakes = _partitions(admin, list(wanted)), list[str]()
     usual = _usual(there, partitions)
     if gone := [topic for topic in wanted if topic not in there]:
-        raise LogError(f"{absent(gone)}; or was it made just now, and is being deleted?")
+        yield LogError(f"{absent(gone)}; or was it made just now, and is being deleted?")
+        return
     for number in sorted({there[topic] for topic in wanted} - ({partitions} if usual == partitions else set())):
         topics = sorted(topic for topic in wanted if there[topic] == number)
         remedy = (
@@ -404,7 +404,12 @@ def _check(admin: Any, settings: KafkaSettings, wanted: Mapping[str, Mapping[str
         )
         has = f"topic {topics[0]} has" if len(topics) == 1 else f"topics {listed(topics)} have"
         mistakes.append(f"the {has} {plural(number, 'partition')}, {remedy}, or use another log.kafka.prefix")
-    for topic, values in _values(admin, list(wanted), *set[str]().union(*wanted.values())).items():
+    configs: Mapping[str, Mapping[str, str]] = {}
+    try:
+        configs = _values(admin, readable, *set[str]().union(*wanted.values())) if readable else {}
+    except NotPermitted as error:
+        yield error
+    for topic, values in configs.items():
         large = int(values[LARGEST]) >= settings.max_record_bytes
         fits = {LARGEST: large, RETENTION: wanted[topic].get(RETENTION) != "-1"}
         differing = {key: value for key, value in wanted[topic].items() if values[key] != value}
@@ -414,7 +419,7 @@ def _check(admin: Any, settings: KafkaSettings, wanted: Mapping[str, Mapping[str
         # an interrupted copy leaves topics that lack this alone
         if all(each.endswith(f" config {TIMESTAMPS}={APPEND_TIME}") for each in mistakes):
             mistakes.append("if evalstream log copy was interrupted, run that again")
-        raise LogError("; ".join(mistakes))
+        yield LogError("; ".join(mistakes))
 
 
 def offsets_at(admin: Any, partitions: Sequence[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
