@@ -96,16 +96,17 @@ def compare_with_base(
 def compare_two(
     evaluations: Iterable[Evaluation], old: Evaluator[Any], new: Evaluator[Any]
 ) -> tuple[Comparison | None, str]:
-    """Compare two evaluators of one run on the subjects that both have scored; with a line that says the result."""
+    """Compare two definitions, in one run, on the subjects that both have scored; with a line that says the result, or
+    that they are no two definitions of one evaluator.
+    """
     names = f"{old.name} → {new.name}"
-    if why := opposed(old, new):
+    is_alike = (old.kind, tuple(old.label_names)) == (new.kind, tuple(new.label_names))
+    if why := opposed(old, new) or ("" if is_alike else "they are of two kinds or scales"):
         return None, f"{names}: not compared, as {why}\n"
     scored = {_key(evaluation): evaluation for evaluation in evaluations if evaluation.score is not None}
     shared = [subject for name, subject in scored if name == new.name and (old.name, subject) in scored]
     both = compare([EvaluationPair(scored[old.name, subject], scored[new.name, subject]) for subject in shared])
-    alike = (old.kind, tuple(old.label_names)) == (new.kind, tuple(new.label_names))
-    of_what = "" if alike else " (of two kinds or scales: it tells nothing unless both measure the same)"
-    return both, f"{names}, case by case: {both.mean}{of_what}\n" if both else ""
+    return both, f"{names}, case by case: {both.mean}\n" if both else ""
 
 
 def opposed(old: Evaluator[Any], new: Evaluator[Any]) -> str:
