@@ -1429,6 +1429,20 @@ async def test_an_old_file_counts_where_no_other_process_evaluates(
         async with running(load(file.path), {"evaluate"}, path=file.path):
             pass
     assert "replaces configuration 2 for all processes, and goes back to configuration 1" in caplog.text
+    caplog.clear()
+    newest = load(file.path)
+    file.change(lambda values: values["monitors"]["all"].update(sample=0.25))
+    async with running(load(file.path), {"watch"}, path=file.path) as service:
+        await service.reload.follow_log()
+        assert value(service, "evalstream_configuration_number") == 3
+        assert "for all processes" not in caplog.text, "each start said again what had happened long before"
+        other = ConfigurationHistory(await service.logs.generated_steps(), newest)
+        for _ in range(2):
+            file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
+            await other.take(load(file.path))
+            await service.reload.follow_log()
+    [warning] = [message for message in caplog.messages if "for all processes" in message]
+    assert "replaces configuration 3 for all processes, and goes back to configuration 2" in warning
 
 
 async def test_a_change_replaces_the_newest_configuration_before_it_whatever_this_process_ran(

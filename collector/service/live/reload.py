@@ -58,6 +58,7 @@ class Reload:
         self._may_differ = self.path is not None  # the file from what runs
         self._patience = 0 if self.evaluates else _MINUTE
         self._newest_seen = self.history.number if self.history.newest is None else self.history.newest.number
+        self._newest_at_start = self._newest_seen  # the last change before this start: it was reported then
         self._refused_number = 0
         self._file_is_refused = False
         self._looks = 0  # since the last attempt that was no repetition
@@ -218,7 +219,7 @@ class Reload:
         # From here on it counts: a process that dies finds it in the log.
         before, number = self.history.number, number or await self.history.take(config)
         self.history.number, self._newest_seen = number, max(self._newest_seen, number)
-        if number not in {before, 1}:  # it is no first, and not only what the log does not hold has changed
+        if number > max(before, 1, self._newest_at_start):  # no first; not only what the log does not hold has changed
             self.history.report_change(number)
         since = self.history.after(number - 1)[0].since
         await self.exchange.take(prepared, number, since)
