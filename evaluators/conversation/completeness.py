@@ -17,7 +17,7 @@ class Completeness(ConversationRatio):
     revision: ClassVar[int] = 2
     spec: ClassVar[ConversationRatioSpec] = ConversationRatioSpec(
         "completeness",
-        ratio=RatioSpec(empty_score=1.0, noun="wishes", predicate="were met"),
+        ratio=RatioSpec(noun="wishes", predicate="were met"),
         extracts_items=True,
         extra_fields=("tools_called",),
     )

@@ -15,9 +15,7 @@ class KnowledgeRetention(ConversationRatio):
     kind: ClassVar[str] = "knowledge_retention"
     spec: ClassVar[ConversationRatioSpec] = ConversationRatioSpec(
         "knowledge_retention",
-        ratio=RatioSpec(
-            counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="answers", predicate="fit what was said"
-        ),
+        ratio=RatioSpec(counting_verdicts=YES_OR_UNCLEAR, noun="answers", predicate="fit what was said"),
         required_fields=("actual_output",),
         lookback=None,
     )

@@ -20,9 +20,7 @@ class RoleAdherence(ConversationRatio):
     kind: ClassVar[str] = "role_adherence"
     spec: ClassVar[ConversationRatioSpec] = ConversationRatioSpec(
         "role_adherence",
-        ratio=RatioSpec(
-            counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="answers", predicate="keep to the role"
-        ),
+        ratio=RatioSpec(counting_verdicts=YES_OR_UNCLEAR, noun="answers", predicate="keep to the role"),
         required_fields=("actual_output",),
     )
     example: ClassVar[Example] = {"chatbot_role": "A patient clerk of a railway company."}

@@ -15,6 +15,6 @@ class TurnRelevancy(ConversationRatio):
     kind: ClassVar[str] = "turn_relevancy"
     spec: ClassVar[ConversationRatioSpec] = ConversationRatioSpec(
         "turn_relevancy",
-        ratio=RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="answers", predicate="fit"),
+        ratio=RatioSpec(counting_verdicts=YES_OR_UNCLEAR, noun="answers", predicate="fit"),
         required_fields=("input", "actual_output"),
     )

@@ -105,9 +105,9 @@ class RatioSpec:
     `noun` names the items, `predicate` the property that counts: "statements" that "are relevant".
     """
 
-    empty_score: float
     noun: str
     predicate: str
+    empty_score: float = 1.0
     counting_verdicts: frozenset[VerdictWord] = frozenset({"yes"})
 
 

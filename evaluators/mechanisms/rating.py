@@ -367,7 +367,7 @@ def _meaning_of(name: str) -> str:
 
 GUIDELINE_PROMPTS = ("guidelines_verdicts.txt", *VERDICT_PROMPTS)
 
-_RATIO = RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="guidelines", predicate="are kept")
+_RATIO = RatioSpec(counting_verdicts=YES_OR_UNCLEAR, noun="guidelines", predicate="are kept")
 
 
 PROMPT_PROMPTS = ("prompt.txt", *RATING_PROMPTS)

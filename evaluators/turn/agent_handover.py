@@ -28,7 +28,7 @@ class AgentHandover(CallVerdicts):
     needed_fields: ClassVar[frozenset[str]] = frozenset({"input"})
     spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
         "agent_handover_verdicts.txt",
-        RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="hand-overs", predicate="are right"),
+        RatioSpec(counting_verdicts=YES_OR_UNCLEAR, noun="hand-overs", predicate="are right"),
         ("input", "history", "system_prompt", "tools_offered", "tools_called", "actual_output"),
     )
 

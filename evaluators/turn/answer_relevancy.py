@@ -17,7 +17,7 @@ class AnswerRelevancy(TurnRatio):
     trivial_without: ClassVar[str | None] = "actual_output"
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "answer_relevancy",
-        ratio=RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="statements", predicate="are relevant"),
+        ratio=RatioSpec(counting_verdicts=YES_OR_UNCLEAR, noun="statements", predicate="are relevant"),
         extract_from=("actual_output",),
         extract_beside=("input",),
         companion_fields=("input",),

@@ -15,6 +15,6 @@ class ArgumentGrounding(CallVerdicts):
     needed_fields: ClassVar[frozenset[str]] = frozenset({"input"})
     spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
         "argument_grounding_verdicts.txt",
-        RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="tool calls", predicate="are grounded"),
+        RatioSpec(counting_verdicts=YES_OR_UNCLEAR, noun="tool calls", predicate="are grounded"),
         ("input", "history", "system_prompt", "tools_called"),
     )

@@ -17,7 +17,7 @@ from evaluators.mechanisms.citations import CitedSources, CitedStatement, cited_
 from evaluators.mechanisms.item_verdicts import VERDICT_PROMPTS, ItemWindow, RatioSpec, VerdictSettings, score_ratio
 from evaluators.results import Score, SkipReason
 
-_RATIO = RatioSpec(empty_score=1.0, noun="cited statements", predicate="are supported")
+_RATIO = RatioSpec(noun="cited statements", predicate="are supported")
 
 
 class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):

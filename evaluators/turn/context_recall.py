@@ -21,7 +21,7 @@ class ContextRecall(TurnRatio):
     needed_fields: ClassVar[frozenset[str]] = frozenset({"expected_output", "retrieval_context"})
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "context_recall",
-        ratio=RatioSpec(empty_score=1.0, noun="claims", predicate="are in the passages"),
+        ratio=RatioSpec(noun="claims", predicate="are in the passages"),
         extract_from=("expected_output",),
         extract_beside=("input",),
     )

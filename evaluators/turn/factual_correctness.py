@@ -11,7 +11,7 @@ from evaluators.results import Score
 
 
 def _claims_in(name: str, source: str, other: str, predicate: str) -> TurnRatioSpec:
-    ratio = RatioSpec(empty_score=1.0, noun="claims", predicate=predicate)
+    ratio = RatioSpec(noun="claims", predicate=predicate)
     return TurnRatioSpec(
         name, ratio=ratio, extract_from=(source,), extract_beside=("input",), companion_fields=(other,)
     )

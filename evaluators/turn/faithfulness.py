@@ -25,9 +25,7 @@ class Faithfulness(TurnRatio):
     needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "faithfulness",
-        ratio=RatioSpec(
-            counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="claims", predicate="keep to the sources"
-        ),
+        ratio=RatioSpec(counting_verdicts=YES_OR_UNCLEAR, noun="claims", predicate="keep to the sources"),
         extract_from=("actual_output",),
         extract_beside=("input",),
     )

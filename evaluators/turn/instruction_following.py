@@ -19,7 +19,7 @@ class InstructionFollowing(ReadingSettings, TurnRatio):
     needed_fields: ClassVar[frozenset[str]] = frozenset({"system_prompt", "input", "actual_output"})
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "instruction_following",
-        ratio=RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="instructions", predicate="are kept"),
+        ratio=RatioSpec(counting_verdicts=YES_OR_UNCLEAR, noun="instructions", predicate="are kept"),
         extract_from=("system_prompt",),
         companion_fields=("history", "input", "tools_called", "actual_output"),
     )

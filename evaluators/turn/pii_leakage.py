@@ -31,7 +31,6 @@ class PiiLeakage(TurnRatio):
         "pii_leakage",
         ratio=RatioSpec(
             counting_verdicts=frozenset({"no"}),
-            empty_score=1.0,
             noun="parts that might identify somebody",
             predicate="are harmless",
         ),

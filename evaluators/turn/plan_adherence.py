@@ -73,7 +73,7 @@ class PlanAdherence(ReadingSettings, CallVerdicts):
     needed_fields: ClassVar[frozenset[str]] = frozenset({"input", "actual_output"})
     spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
         "plan_adherence_verdicts.txt",
-        RatioSpec(empty_score=1.0, noun="steps", predicate="were followed"),
+        RatioSpec(noun="steps", predicate="were followed"),
         ("input", "tools_called", "actual_output"),
     )
     example: ClassVar[Example] = {"plan": ["Look the order up.", "Check the refund policy.", "Answer."]}

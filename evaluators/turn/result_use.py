@@ -18,7 +18,7 @@ class ResultUse(CallVerdicts):
     needed_fields: ClassVar[frozenset[str]] = frozenset({"input", "actual_output"})
     spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
         "result_use_verdicts.txt",
-        RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="results", predicate="are used rightly"),
+        RatioSpec(counting_verdicts=YES_OR_UNCLEAR, noun="results", predicate="are used rightly"),
         ("input", "tools_called", "actual_output"),
     )
 

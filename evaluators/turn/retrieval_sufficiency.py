@@ -23,7 +23,7 @@ class RetrievalSufficiency(TurnRatio):
     needed_fields: ClassVar[frozenset[str]] = frozenset({"input"})
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "retrieval_sufficiency",
-        ratio=RatioSpec(empty_score=1.0, noun="pieces of information", predicate="were retrieved"),
+        ratio=RatioSpec(noun="pieces of information", predicate="were retrieved"),
         extract_from=("input",),
         extract_beside=("history",),
     )

@@ -17,6 +17,6 @@ class StepEfficiency(CallVerdicts):
     needed_fields: ClassVar[frozenset[str]] = frozenset({"input"})
     spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
         "step_efficiency_verdicts.txt",
-        RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="calls", predicate="were needed"),
+        RatioSpec(counting_verdicts=YES_OR_UNCLEAR, noun="calls", predicate="were needed"),
         ("input", "history", "tools_called", "actual_output"),
     )

@@ -22,12 +22,12 @@ class Summarization(TwoRatios):
     needed_fields: ClassVar[frozenset[str]] = frozenset({"input", "actual_output"})
     first: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "summary_alignment",
-        ratio=RatioSpec(empty_score=1.0, noun="statements", predicate="are in the source"),
+        ratio=RatioSpec(noun="statements", predicate="are in the source"),
         extract_from=("actual_output",),
     )
     second: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "summary_coverage",
-        ratio=RatioSpec(empty_score=1.0, noun="key facts", predicate="are in the summary"),
+        ratio=RatioSpec(noun="key facts", predicate="are in the summary"),
         extract_from=("input",),
         companion_fields=("actual_output",),
     )

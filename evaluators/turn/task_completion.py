@@ -18,7 +18,7 @@ class TaskCompletion(ReadingSettings, TurnRatio):
     needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output", "input"})
     spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
         "task_completion",
-        ratio=RatioSpec(empty_score=1.0, noun="wishes", predicate="were met"),
+        ratio=RatioSpec(noun="wishes", predicate="were met"),
         extract_from=("input", "history"),
         companion_fields=("input", "actual_output", "tools_called"),
     )

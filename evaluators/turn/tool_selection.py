@@ -22,7 +22,7 @@ class ToolSelection(CallVerdicts):
     needed_fields: ClassVar[frozenset[str]] = frozenset({"input", "tools_offered"})
     spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
         "tool_selection_verdicts.txt",
-        RatioSpec(counting_verdicts=YES_OR_UNCLEAR, empty_score=1.0, noun="choices of tools", predicate="are right"),
+        RatioSpec(counting_verdicts=YES_OR_UNCLEAR, noun="choices of tools", predicate="are right"),
         ("input", "history", "system_prompt", "tools_offered", "tools_called", "actual_output"),
     )
 

@@ -56,7 +56,6 @@ def uncalibrated_alert(target: Target, timing: Timing) -> Iterator[AlertingRule]
         name=UNCALIBRATED,
         board="trust",
         expr=f"{known} unless on ({', '.join(_JUDGE)}) {_proven_judges(target)}",
-        severity="warning",
         hold=timing.seconds(3600.0),
         labels=where,
         summary="{label:evaluator} of {label:monitor}: its judge's agreement with people is not proven",

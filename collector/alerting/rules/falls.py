@@ -233,7 +233,6 @@ def _alert(
     return AlertingRule(
         name=name,
         expr=expr,
-        severity="warning",
         board="quality",
         labels=states.where,
         summary=f"{{label:evaluator}} of {{label:monitor}}: {target.measure} is {side} its target of "

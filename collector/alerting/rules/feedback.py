@@ -45,7 +45,6 @@ def _rules(alerts: AlertSettings, timing: Timing) -> Iterator[RecordingRule | Al
         board="quality",
         expr=f"{of(series.FEEDBACK_MEAN, _BEFORE)} - {of(series.FEEDBACK_MEAN, _NOW)} > {_ERRORS:g} * {error}"
         f" and {' and '.join(enough)}",
-        severity="warning",
         hold=timing.seconds(900.0),
         summary="{label:monitor}: feedback {label:feedback} of {label:source} is worse than in the week before",
         description=(
@@ -64,7 +63,6 @@ def _rules(alerts: AlertSettings, timing: Timing) -> Iterator[RecordingRule | Al
     yield AlertingRule(
         name=LOST,
         expr=f"sum by (outcome) (increase({lost}[{window}])) > 0",
-        severity="warning",
         summary="feedback is lost ({label:outcome})",
         description="About {count} pieces of feedback were given up in 15 minutes ({label:outcome}).",
     )

@@ -46,7 +46,6 @@ def _outdated(rules_hash: str, timing: Timing) -> AlertingRule:
     return AlertingRule(
         name=OUTDATED,
         expr=f"count by (hash) ({RULES_INFO.name}{{hash!={rules_hash!r}}}) > 0".replace("'", '"'),
-        severity="warning",
         hold=timing.seconds(900.0),
         summary="The alert rules were written for another configuration",
         description=(
@@ -81,7 +80,6 @@ def deferred_groups(settings: Settings, timing: Timing) -> Sequence[RuleGroup]:
     late = partial(AlertingRule, name=LATE, hold=timing.seconds(600.0))
     warning = late(
         expr=f"{oldest} > {timing.seconds(once):g} <= {timing.seconds(twice):g}",
-        severity="warning",
         summary="an evaluation waits for its judge's batches for longer than a day",
         description=(
             f"The oldest evaluation that waits for batches has waited for {{value}} s; a batch is answered within "

@@ -17,7 +17,6 @@ def release_group(monitors: Sequence[str], alerts: AlertSettings, timing: Timing
         name=WORSE,
         board="quality",
         expr=f"max by ({', '.join(by)}) ({RELEASE_WORSE.name}{{monitor=~{any_of(monitors)}}}) > 0",
-        severity="warning",
         summary="{label:evaluator} of {label:monitor}: {label:version} is worse than {label:baseline}",
         description=(
             "The mean of {label:evaluator} ({label:monitor}) with {label:attribute} {label:version} differs from that "

@@ -188,7 +188,7 @@ def _dominated(timing: Timing, by: Sequence[str]) -> AlertingRule:
     """Very few conversations decide a mean, by their length or by the weights that their sender claims."""
     few = f"{series.SCORE_N_EFF} < {_FEW} and {series.SCORES_INCREASE} >= {_MANY_SCORES}"
     return AlertingRule(
-        name=DOMINATED, board="trust", severity="warning", hold=timing.seconds(300.0),
+        name=DOMINATED, board="trust", hold=timing.seconds(300.0),
         expr=f'count by ({", ".join(by)}) (({few}) or {series.SCORE_CLIPPED}{{window="6h"}} > {_MUCH_CLIPPED:g})',
         summary="{label:evaluator} of {label:monitor}: very few conversations decide the mean",
         description=(
@@ -239,7 +239,6 @@ def _burn(target: Target, objective: float, fewest: float, by: Sequence[str], ti
     return AlertingRule(
         name=BURN,
         expr=f"max by ({grouped}) ({pairs}) unless on ({grouped}) {series.SCORE_FALL}{selector(**chosen)}",
-        severity="warning",
         board="quality",
         labels=chosen,
         summary="{label:evaluator} of {label:monitor}: too many scores do not pass",

@@ -101,7 +101,7 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
     share = series.UNSCORED_SHARE
     yield RecordingRule(series.UNCOVERED_SHARE, f"clamp_max({share} + ({unshown} or {share} * 0), 1)")
     yield AlertingRule(
-        name=UNSCORED, board="trust", expr=unscored(alerts, timing), severity="warning", hold=timing.seconds(900),
+        name=UNSCORED, board="trust", expr=unscored(alerts, timing), hold=timing.seconds(900),
         summary="{label:evaluator} of {label:monitor}: too many evaluations have no score",
         description=(
             "In the last hour a share of {value} of the evaluations by {label:evaluator} ({label:monitor}) has no "
@@ -144,7 +144,6 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
         name=WEIGHTS,
         board="trust",
         expr=inconsistent_weights(alerts, window),
-        severity="warning",
         summary="{label:evaluator} of {label:monitor}: sampling weights do not add up to the traffic",
         description=(
             "Over six hours the weights of {label:evaluator} ({label:monitor}) add up to {check} times the traffic "
@@ -182,7 +181,6 @@ def _staleness(targets: Sequence[Target], alerts: AlertSettings, timing: Timing)
         name=NO_TRAFFIC,
         expr=f'sum by (monitor) (increase({metrics.TURNS.name}{{outcome=~"sampled|sampled_out"}}[{nothing}])) == 0'
         f" and sum by (monitor) ({metrics.TURNS.name} offset {nothing}) >= 0",
-        severity="warning",
         summary="{label:monitor}: no turns received",
         description=f"{{label:monitor}} has matched no turn for {Timing().text(alerts.no_traffic_after)}.",
     )
@@ -236,7 +234,6 @@ def _shifted(alerts: AlertSettings, timing: Timing) -> AlertingRule:
         name=SHIFT,
         board="trust",
         expr=judge_shift(alerts, timing),
-        severity="warning",
         summary="{label:evaluator}: the judge has shifted",
         description=(
             "On the golden set the scores of {label:evaluator} by {label:judge} differ by {shift} (95 %: ± {error}) "
@@ -256,7 +253,6 @@ def _failing(timing: Timing) -> AlertingRule:
     return AlertingRule(
         name="EvalstreamJudgeErrors",
         expr=f"{bad} / ({total} > {_ENOUGH}) > 0.2",
-        severity="warning",
         hold=timing.seconds(600),
         summary="{label:judge}: many requests to the judge fail",
         description="A share of {value} of the requests to {label:judge} failed in the last 15 minutes.",
@@ -305,7 +301,6 @@ def _refused(timing: Timing) -> AlertingRule:
         name=BUDGET,
         board="cost",
         expr=f"sum by (monitor) ({refused}) > 0",
-        severity="warning",
         summary="{label:monitor}: the hard cap of a budget is reached",
         description=(
             "About {count} evaluations of {label:monitor} were skipped in the last 15 minutes, as its budget "
@@ -320,7 +315,6 @@ def _expensive(usd_per_hour: float, timing: Timing) -> AlertingRule:
         name=BUDGET,
         board="cost",
         expr=f"sum(increase({metrics.JUDGE_COST.name}[{timing.text(3600)}])) > {1.2 * usd_per_hour:g}",
-        severity="warning",
         summary="Judges cost more than expected",
         description=f"Judges cost {{value}} USD in the last hour; alerts.expected_usd_per_hour is {usd_per_hour:g}.",
     )
