@@ -70,9 +70,9 @@ class AlertingRule:
 
     name: str
     expr: str
+    severity: Severity = "warning"
     summary: str
     description: str
-    severity: Severity = "warning"
     hold: float = 0.0
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     facts: Mapping[str, Fact] = field(default_factory=dict[str, Fact])
