@@ -67,20 +67,19 @@ def _by_conversation(labels: Iterable[HumanLabel]) -> Iterator[tuple[str, HumanL
     yield from ((label.conversation or f"\0{number}", label) for number, label in enumerate(labels))
 
 
-def people_sums(labels: Iterable[HumanLabel], *, are_scored: bool = True, of: float = 0.0) -> audited_sums.AuditedSums:
+def people_sums(labels: Iterable[HumanLabel], *, are_scored: bool = True) -> audited_sums.AuditedSums:
     """The sums of drawn labels, for the mean by people; the caller adds the sums of all scores.
 
     `are_scored`: the labelled evaluations are among the scores, with their weights. Otherwise (if the mean by audits is
     corrected) products of labels and scores are left out. Squares are larger by 1 / (1 - a / A)², as few conversations
-    with large weights hide how far off they are (HC3, MacKinnon and White 1985). `of` is A, if these are not all
-    labels of the mean; else 0.
+    with large weights hide how far off they are (HC3, MacKinnon and White 1985).
     """
     conversations = defaultdict[str, list[float]](lambda: [0.0] * len(audited_sums.TOTALS))
     for cluster, label in _by_conversation(labels):
         weight, own = label.weighted().weight, label.weight if are_scored else 0.0
         more = (weight, weight * label.human, weight * label.judge, own, own * label.judge)
         conversations[cluster] = list(map(float.__add__, conversations[cluster], more))
-    total = of or math.fsum(conversation[0] for conversation in conversations.values())
+    total = math.fsum(conversation[0] for conversation in conversations.values())
     sums = audited_sums.AuditedSums()
     for totals in conversations.values():
         grown = audited_sums.growth((0.0,) * len(audited_sums.TOTALS), totals).values
@@ -302,9 +301,9 @@ class AgreementWatcher:
         self, version: Version, monitor: str, labels: Sequence[HumanLabel]
     ) -> Iterator[tuple[str, audited_sums.AuditedSums]]:
         of_monitor = [human_label for human_label in labels if human_label.monitor == monitor]
-        for segment, each in group_by(of_monitor, lambda label: self._segments.of(label.attributes)).items():
-            total = 0.0 if self._by_segment else math.fsum(label.weighted().weight for label in of_monitor)
-            yield segment, people_sums(each, are_scored=not is_of_audits(version), of=total)
+        parts = group_by(of_monitor, lambda label: self._segments.of(label.attributes) if self._by_segment else ALL)
+        for segment, each in parts.items():
+            yield segment, people_sums(each, are_scored=not is_of_audits(version))
 
 
 def is_of_audits(version: Version) -> bool:

@@ -81,7 +81,7 @@ class MonitoredEvaluator:
     `labels` are those that they may have, where these are not pass and fail. `watched_labels` are those whose share is
     watched, each with whether a smaller share is better. `cascade_share` is set where a cascade judges: of the
     cases of which its first judge is sure, the share that the second judges, too. `audit_version` is the version of its
-    auditor, if there is one.
+    auditor, if there is one. With `by_segment` alerts are on the mean of each segment, otherwise on that of all scores.
     """
 
     evaluator: str
@@ -94,6 +94,7 @@ class MonitoredEvaluator:
     watched_labels: Mapping[str, bool] = field(default_factory=dict[str, bool])
     cascade_share: float | None = None
     audit_version: str | None = None
+    by_segment: bool = False
     priced: bool = False
     """Whether its judges have prices, so that its cost is known."""
     judged: bool = False

@@ -41,7 +41,7 @@ from collector.telemetry import series as metrics
 from collector.telemetry.registry import OTHER, Telemetry
 from collector.telemetry.series import CORRECTED_SHIFT, CORRECTED_SUMS, ESCALATIONS
 from evaluators.evaluation import Result
-from evaluators.results import LOSSES, Escalation, EscalationReason, Evaluation, JudgeStamp, Status
+from evaluators.results import LOSSES, EscalationReason, Evaluation, JudgeStamp, Status
 
 
 def share_name(evaluator: str, label: str) -> str:
@@ -79,8 +79,8 @@ class CorrectedSums:
         for series in CORRECTED_SUMS:
             self._telemetry.counter(series, *labels, segment)
 
-    def count(self, evaluation: Evaluation, score: float, labels: Sequence[str]) -> None:
-        """Count a score. `labels` are evaluator, version, monitor and segment."""
+    def count(self, evaluation: Evaluation, score: float, labels: Sequence[str], mean: Sequence[str]) -> None:
+        """Count a score. `labels` are evaluator, version, monitor and segment; `mean` those that its mean has."""
         escalation = evaluation.escalation
         if escalation is not None:
             self._telemetry.counter(ESCALATIONS, labels[0], labels[2], escalation.reason).inc()
@@ -88,21 +88,19 @@ class CorrectedSums:
         shift = self.shifts.get((evaluator, version, monitor))
         if shift is None:
             return
-        grown = self._sums.add(
-            ("corrected", *labels),
-            evaluation.subject.conversation_id,
-            weight=Weight.of(evaluation.sampling),
-            score=_corrected(escalation, score) + shift,
-            time=evaluation.ended_at.timestamp(),
-        ).mean
+        corrected = None if escalation is None else escalation.corrected(score)
+        value = score if corrected is None else corrected
+        grown = _add_score(self._sums, ("corrected", *mean), evaluation, value + shift).mean
         for series, growth in zip(CORRECTED_SUMS, (grown.wy, grown.w2y, grown.w2y2), strict=True):
             self._telemetry.counter(series, *labels).inc(growth)
 
 
-def _corrected(escalation: Escalation | None, score: float) -> float:
-    """The corrected value of an evaluation; the score itself if the evaluation has none."""
-    corrected = None if escalation is None else escalation.corrected(score)
-    return score if corrected is None else corrected
+def _add_score(
+    sums: BoundedSums, mean: tuple[str, ...], evaluation: Evaluation, score: float, weight: Weight | None = None
+) -> BoundedIncrements:
+    """Add a score to the sums of a mean, by default with the weight of its evaluation."""
+    conversation, time = evaluation.subject.conversation_id, evaluation.ended_at.timestamp()
+    return sums.add(mean, conversation, weight=weight or Weight.of(evaluation.sampling), score=score, time=time)
 
 
 _JUDGE_FAILURES = (
@@ -232,6 +230,9 @@ class PrometheusExporter:
         """
         self._evaluators = evaluators
         self._watched = {(evaluator.monitor, evaluator.evaluator): evaluator for evaluator in evaluators}
+        # Conversations cross segments. So the sums of a mean over all segments are made as if there were none, and each
+        # score's growth counts in its segment: one cluster for each conversation, and one scale of weights for all.
+        self._of_mean = slice(4 if any(evaluator.by_segment for evaluator in evaluators) else 3)
         before, self._described = self._described, set[tuple[str, ...]]()
         for evaluator in evaluators:
             _reserve_labels(self._telemetry, evaluator)
@@ -321,7 +322,7 @@ class PrometheusExporter:
         self._telemetry.histogram(metrics.SCORE, *labels).observe(score, trace)
         grown = self._estimate(evaluation, score, labels)
         if evaluation.escalation is not None or self._corrected.shifts:
-            self._corrected.count(evaluation, score, labels)
+            self._corrected.count(evaluation, score, labels, labels[self._of_mean])
         self._telemetry.counter(metrics.UNSHOWN, *labels).inc(evaluation.unshown)
         key, time = (evaluation.monitor, evaluation.evaluator), evaluation.ended_at.timestamp()
         if time > self._newest.get(key, 0.0):
@@ -339,8 +340,7 @@ class PrometheusExporter:
 
     def _estimate(self, evaluation: Evaluation, score: float, labels: tuple[str, ...]) -> BoundedIncrements:
         """Add a score to the sums of a series."""
-        conversation, time = evaluation.subject.conversation_id, evaluation.ended_at.timestamp()
-        grown = self._sums.add(labels, conversation, weight=Weight.of(evaluation.sampling), score=score, time=time)
+        grown = _add_score(self._sums, labels[self._of_mean], evaluation, score)
         self._count_sums(metrics.ESTIMATOR_SUMS, labels, grown.mean)
         self._count_sums(metrics.EVIDENCE_SUMS, labels, grown.evidence)
         self._telemetry.counter(metrics.ESTIMATOR_CLIPPED, *labels).inc(grown.clipped)
@@ -368,15 +368,16 @@ class PrometheusExporter:
             self._telemetry.counter(metrics.AUDITS, evaluation.evaluator, evaluation.monitor, outcome).inc()
         conversation, time = evaluation.subject.conversation_id, evaluation.ended_at.timestamp()
         series = (audit_name(evaluation.evaluator), version, *labels[2:])
-        sums = self._audits.add((*series, conversation), weight=grown.mean.w, score=score, audit=audit, time=time)
+        mean = series[self._of_mean]
+        sums = self._audits.add((*mean, conversation), weight=grown.mean.w, score=score, audit=audit, time=time)
         for name, amount in zip(SUM_NAMES, sums.values, strict=True):
             self._telemetry.counter(metrics.AUDITED_SUMS, *series, name).inc(amount)
         self._telemetry.counter(metrics.ESTIMATOR_CLIPPED, *series).inc(grown.clipped)
         if audit is not None:
             self._telemetry.histogram(metrics.SCORE, *series).observe(audit.score, _exemplar(evaluation))
             weight = audited_weight(evaluation.sampling, audit)
-            evidence = self._sums.add(series, conversation, weight=weight, score=audit.score, time=time)
-            self._count_sums(metrics.EVIDENCE_SUMS, series, evidence.evidence)
+            evidence = _add_score(self._sums, mean, evaluation, audit.score, weight).evidence
+            self._count_sums(metrics.EVIDENCE_SUMS, series, evidence)
 
     def _count_sums(self, counters: Sequence[metrics.Series], labels: Sequence[str], grown: Sums) -> None:
         for series, amount in zip(counters, grown.values, strict=True):

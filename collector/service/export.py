@@ -285,4 +285,5 @@ def _watched(config: Config, plan: Plan) -> Iterator[MonitoredEvaluator]:
                     cascade_share=cascades[assignment.judge_name].share if assignment.judge_name in cascades else None,
                     audit_version=assignment.audit_version, watched_labels=watched, judged=assignment.asks_judge,
                     priced=assignment.asks_judge and known_usd(config, evaluator.name) is not None,
+                    by_segment=config.settings.alerts.by_segment,
                 )  # fmt: skip

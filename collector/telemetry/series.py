@@ -82,8 +82,8 @@ ESTIMATOR_W = counter("evalstream_estimator_w_total", _EVALUATION)
 ESTIMATOR_WY = counter("evalstream_estimator_wy_total", _EVALUATION)
 """Sum of w times score; divided by the sum of w it is the unbiased mean score."""
 ESTIMATOR_W2 = counter("evalstream_estimator_w2_total", _EVALUATION)
-"""Sum over a segment's conversations of (Σ w)², for the standard error; products of weights h hours apart count
-e^(-h/12) times."""
+"""Sum over conversations of (Σ w)², for the standard error; products of weights h hours apart count e^(-h/12) times.
+Without `alerts.by_segment`, these are whole conversations, and a segment has what its scores add."""
 ESTIMATOR_W2Y = counter("evalstream_estimator_w2y_total", _EVALUATION)
 """Sum over conversations of (Σ w)(Σ w·score)."""
 ESTIMATOR_W2Y2 = counter("evalstream_estimator_w2y2_total", _EVALUATION)

@@ -194,11 +194,13 @@ def drawn_label(number: int, *, tier: str, right: bool, at: float, audited: bool
     )
 
 
-async def test_agreement_by_segment_and_sums_are_metrics() -> None:
+@pytest.mark.parametrize("by_segment", [False, True])
+async def test_agreement_by_segment_and_sums_are_metrics(by_segment: bool) -> None:
     log, telemetry = MemoryLog("labels", partitions=1), Telemetry()
     now = START.timestamp() + 100.0
     watch = AgreementWatcher(
-        log, {VERSION: SCALE}, telemetry, dimensions=[Dimension("tier", ("free", "paid"))], clock=lambda: now,
+        log, {VERSION: SCALE}, telemetry, dimensions=[Dimension("tier", ("free", "paid"))], by_segment=by_segment,
+        clock=lambda: now,
         logged=lambda: {(label().monitor, VERSION[0]): 1600.0, ("unlabelled", VERSION[0]): 8.0},
     )  # fmt: skip
     given = [
@@ -223,9 +225,14 @@ async def test_agreement_by_segment_and_sums_are_metrics() -> None:
     assert 0.7 < low < 1
     by_people = {"evaluator": "answers_question:people", "monitor": given[0].monitor}
     whole = dict(zip(SUM_NAMES, watch.people[given[0].monitor, VERSION[0]].sums.values, strict=True))
-    for name in ("a", "a_a", "a_ay"):  # the mean of all traffic is from the segments' sums
-        sums = [value("sums", **by_people, segment=segment, sum=name) or 0.0 for segment in ("free", "paid")]
-        assert sum(sums) == pytest.approx(whole[name])
+    for name in ("a", "a_a", "a_ay"):
+        sums = {each: value("sums", **by_people, segment=each, sum=name) for each in ("all", "free", "paid")}
+        if by_segment:
+            assert sums["all"] is None
+            assert sums["free"]
+            assert sums["paid"]
+        else:  # a conversation whose labels lie in both segments counts once
+            assert sums == {"all": pytest.approx(whole[name]), "free": None, "paid": None}
     assert whole["a"] == pytest.approx(2 * 80)
     assert value("sums", **by_people, segment="all", sum="logged") == 1600.0
     assert value("withheld", **by_people, reason="drift") == 1.0, "newer labels differ from older ones"

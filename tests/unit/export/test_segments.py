@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from collector.export.exporter import ExportContext, MonitoredEvaluator
 from collector.export.prometheus import PrometheusExporter, PrometheusSettings
 from collector.export.segments import SETTLING, Segments, count_segments, dimensions_of
 from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import AUDITED_SUMS, CORRECTED_SUMS, ESTIMATOR_CLIPPED, ESTIMATOR_SUMS, EVIDENCE_SUMS
+from evaluators.results import Escalation, Evaluation, Sampling
 
 
 class Clock:
@@ -119,6 +123,63 @@ async def test_series_of_a_flooded_exporter_are_bounded() -> None:
 
 def samples(telemetry: Telemetry) -> list[str]:
     return [sample.name for family in telemetry.registry.collect() for sample in family.samples]
+
+
+SUMS = {each.name for each in (*ESTIMATOR_SUMS, *EVIDENCE_SUMS, *CORRECTED_SUMS, AUDITED_SUMS, ESTIMATOR_CLIPPED)}
+
+
+def crossing() -> list[Evaluation]:
+    """Scores of a cascade with audits: conversations of 8 turns, gold and free by turns, and half as many of one turn."""
+    chance, made = random.Random(5), list[Evaluation]()
+    for number in range(400):
+        conversation = f"long {number % 25}" if number % 9 else f"short {number}"
+        one = scored(number, sampling=Sampling(probability=chance.choice((0.02, 0.5, 1.0))), score=chance.random())
+        made.append(
+            replace(
+                one, subject=replace(one.subject, conversation_id=conversation),
+                attributes={"tier": "gold" if number % 9 and number % 2 else "free"},
+                details={"audit": {"probability": 0.5, "score": chance.random(), "version": "dear"}} if number % 3 else {},
+                escalation=Escalation(reason="sure", probability=0.5),
+            )
+        )  # fmt: skip
+    return made
+
+
+async def sums_after(evaluations: list[Evaluation], *, by_segment: bool = False, **settings: Any) -> Counter[str]:
+    """The counters from which means are made, over all segments."""
+    watched = MonitoredEvaluator(
+        evaluator="answers_question", evaluator_version="0123456789ab", monitor="helpdesk", cascade_share=0.5,
+        audit_version="dear", by_segment=by_segment,
+    )  # fmt: skip
+    telemetry, sums = Telemetry(), Counter[str]()
+    exporter = PrometheusExporter(
+        PrometheusSettings(**settings), ExportContext(telemetry=telemetry, evaluators=(watched,))
+    )
+    samples(telemetry)  # the first scrape
+    await exporter.export(evaluations)
+    for sample in (sample for family in telemetry.registry.collect() for sample in family.samples):
+        if sample.name in SUMS:
+            sums[f"{sample.name} {sample.labels['evaluator']} {sample.labels.get('sum', '')}"] += sample.value
+    return sums
+
+
+async def test_a_mean_over_all_segments_has_the_same_sums_as_without_segments() -> None:
+    """A conversation counted once in each of its segments, and each segment had a scale of weights of its own: errors
+    were too small, and the drop detector's mean was another than that of all scores.
+    """
+    evaluations = crossing()
+    sums = await sums_after(evaluations, segment_by={"tier": ["gold", "free"]})
+    assert len(sums) == 5 + 5 + 3 + 1 + 20 + 5 + 1
+    assert sums == pytest.approx(await sums_after(evaluations))
+
+
+async def test_where_alerts_are_on_segments_each_has_the_sums_of_its_own_scores() -> None:
+    evaluations = crossing()
+    sums = await sums_after(evaluations, by_segment=True, segment_by={"tier": ["gold", "free"]})
+    parts = Counter[str]()
+    for tier in ("gold", "free"):
+        parts.update(await sums_after([each for each in evaluations if each.attributes["tier"] == tier]))
+    assert sums == pytest.approx(parts)
 
 
 def test_too_many_combinations_are_refused() -> None:
