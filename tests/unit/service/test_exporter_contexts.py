@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
+from configurations import checked
 
 from collector import plugins
 from collector.export.exporter import ExportContext
 from collector.service.export import open_exporters
+from collector.service.plan_builder import build_plan
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
 
@@ -37,6 +39,16 @@ class Plugin:
     async def open(self, _settings: object, context: ExportContext) -> AsyncIterator[object]:
         self.contexts = [context]
         yield self
+
+
+@pytest.mark.parametrize("by_segment", [False, True])
+async def test_exporters_know_whether_alerts_are_on_segments(monkeypatch: pytest.MonkeyPatch, by_segment: bool) -> None:
+    plugin = Plugin()
+    config = checked({"exact": {"kind": "exact_match"}}, export={"prometheus": {}}, alerts={"by_segment": by_segment})
+    monkeypatch.setattr(plugins, "load", lambda *_: plugin)
+    logs = SimpleNamespace(evaluations=SharedLog("evaluations", []), labels=SharedLog("labels", []), judged_spans=None)
+    async with open_exporters(config, build_plan(config, {}), Telemetry(), Health(), None, logs):  # type: ignore[arg-type]
+        assert [each.by_segment for each in plugin.contexts[0].evaluators] == [by_segment]
 
 
 async def test_feedback_is_confirmed_by_the_group_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
