@@ -77,6 +77,19 @@ async def test_rejudged_scores_are_of_traffic_until_a_time(chromium: Chromium) -
             await tab.wait_for_selector(".counts:has-text('last live evaluation ended')")
 
 
+async def test_the_card_says_which_mean_each_bound_would_be(chromium: Chromium) -> None:
+    """ "with 0 or 1 for failures, for skips …" was understood at the second reading."""
+    async with showing() as shown:
+        turn = await shown.put_turn("visit-1", "Are you open on Sunday?", "No.")
+        await shown.put(shown.judged(turn, 0.4), shown.judged(turn, None))
+        await shown.until_listed(2)
+        async with chromium.browsing(shown.url()) as tab:
+            await tab.wait_for_selector(
+                ".counts:has-text('the mean would be 0.20 if each failure, skip (over_budget, shed, incomplete) and part "
+                "that judges were not shown had scored 0, and 0.70 if each had scored 1')"
+            )
+
+
 async def test_the_list_stays_still_while_somebody_reads_in_it(chromium: Chromium) -> None:
     async with showing() as shown:
         first = await shown.put_turn("visit-1", "the first question", "An answer.")
