@@ -14,11 +14,12 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from collector.admission.listener import Address, require_free
 from collector.backoff import Backoff, FailureLog
@@ -52,7 +53,8 @@ from collector.service.receive import start_receive
 from collector.service.tasks import Tasks, Work, open_tasks
 from collector.service.watch import Watching, start_watch
 from collector.service.workers.worker import Worker
-from collector.telemetry.logging import LogLevel, level_of, log_as_json, set_level
+from collector.telemetry.logging import LogLevel, SparseLog, level_of, log_as_json, set_level
+from collector.telemetry.plain import fault_of
 from collector.telemetry.registry import Telemetry
 from collector.wording import unknown
 
@@ -302,7 +304,23 @@ def serve(
     import uvloop
 
     log_as_json(level_of(log_level or config.settings.log_level))
-    uvloop.run(_until_stopped(config, stages, fixed_level=log_level is not None, worker=worker))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        serving = _until_stopped(config, stages, fixed_level=log_level is not None, worker=worker)
+        run_despite_exits(runner.get_loop(), serving)
+
+
+def run_despite_exits(loop: asyncio.AbstractEventLoop, serving: Coroutine[Any, Any, None]) -> None:
+    """Run to the end. If a plug-in starts a task that calls `sys.exit`, asyncio also ends the loop: run that again. Who
+    awaits the task gets the exit as its exception, one of `FAULTS`.
+    """
+    task, exits = loop.create_task(serving), SparseLog(logger)
+    while True:
+        try:
+            return loop.run_until_complete(task)
+        except SystemExit as error:
+            if task.done():
+                raise
+            exits.warn(f"a task of a plug-in has called sys.exit ({fault_of(error)}); the service runs on")
 
 
 async def _until_stopped(config: Config, stages: frozenset[str], *, fixed_level: bool, worker: Worker | None) -> None:
