@@ -310,8 +310,8 @@ def serve(
 
 
 def run_despite_exits(loop: asyncio.AbstractEventLoop, serving: Coroutine[Any, Any, None]) -> None:
-    """Run to the end. If a plug-in starts a task that calls `sys.exit`, asyncio also ends the loop: run that again. Who
-    awaits the task gets the exit as its exception, one of `FAULTS`.
+    """Run to the end. If a plug-in starts a task that calls `sys.exit`, asyncio also ends the loop: run that again. The
+    evaluation that awaits the task gets the exit as an exception, one of `FAULTS`.
     """
     task, exits = loop.create_task(serving), SparseLog(logger)
     while True:
