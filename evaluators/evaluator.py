@@ -204,3 +204,9 @@ class Evaluator(Described, ABC, Generic[Case]):
         if self.threshold is None:
             return None
         return score >= self.threshold if self.direction == "higher_is_better" else score <= self.threshold
+
+
+class CodeEvaluator(Evaluator[Case], Generic[Case]):
+    """An evaluator that computes its scores in code, and asks no judge."""
+
+    needs_judge: ClassVar[bool] = False

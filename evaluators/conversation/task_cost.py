@@ -5,12 +5,12 @@ from typing import ClassVar
 from evaluators.agents.run_bounds import RunBounds
 from evaluators.cases import Conversation
 from evaluators.errors import NotApplicable
-from evaluators.evaluator import Evaluator, Example
+from evaluators.evaluator import CodeEvaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score, SkipReason
 
 
-class TaskCost(RunBounds, Evaluator[Conversation]):
+class TaskCost(RunBounds, CodeEvaluator[Conversation]):
     """1 while the turns of a completed conversation together keep within all bounds, falling to 0 at twice a bound.
 
     The bounds are those of `run_limits`: calls, tokens, money, seconds of work. A conversation whose last turn failed
@@ -20,7 +20,6 @@ class TaskCost(RunBounds, Evaluator[Conversation]):
     kind: ClassVar[str] = "task_cost"
     needed_fields: ClassVar[frozenset[str]] = frozenset()
     scope: ClassVar = "conversation"
-    needs_judge: ClassVar[bool] = False
     needs_content: ClassVar[bool] = False
     example: ClassVar[Example] = {"max_tool_calls": 20}
 

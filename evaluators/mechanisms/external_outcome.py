@@ -4,17 +4,16 @@ from typing import ClassVar, Generic
 
 from pydantic import Field
 
-from evaluators.evaluator import Case, Evaluator, Example
+from evaluators.evaluator import Case, CodeEvaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score
 
 _PREFIX = "outcome."  # the prefix of the attribute with a reference's outcome
 
 
-class OutcomeEvaluator(Evaluator[Case], Generic[Case]):
+class OutcomeEvaluator(CodeEvaluator[Case], Generic[Case]):
     """Whether an outcome of a turn or of a conversation has a good value."""
 
-    needs_judge: ClassVar[bool] = False
     needs_content: ClassVar[bool] = False
     example: ClassVar[Example] = {"outcome": "ticket_reopened", "good": [False]}
 

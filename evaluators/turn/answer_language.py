@@ -6,13 +6,13 @@ from pydantic import Field
 
 from evaluators.cases import Turn
 from evaluators.errors import NotApplicable
-from evaluators.evaluator import Evaluator
+from evaluators.evaluator import CodeEvaluator
 from evaluators.judge import Judge
 from evaluators.results import Score, SkipReason
 from evaluators.texts.language import language_of
 
 
-class AnswerLanguage(Evaluator[Turn]):
+class AnswerLanguage(CodeEvaluator[Turn]):
     """1 if the answer is in the language of the question, or in the configured `language`; else 0.
 
     Languages are recognized by script and by frequent words, in the first 2,000 characters and without code. If a text
@@ -20,7 +20,6 @@ class AnswerLanguage(Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "answer_language"
-    needs_judge: ClassVar[bool] = False
 
     language: str | None = Field(default=None, pattern=r"^[a-z]{2}$")
     """The ISO 639-1 code of all answers; the question's if left out."""

@@ -16,7 +16,7 @@ import orjson
 
 from evaluators.cases import Json, ToolCall, Turn
 from evaluators.errors import NotApplicable
-from evaluators.evaluator import Evaluator
+from evaluators.evaluator import CodeEvaluator
 from evaluators.judge import Judge
 from evaluators.results import Score, SkipReason
 from evaluators.texts.linear_regex import matches
@@ -238,7 +238,7 @@ def _known_types(types: Json) -> bool:
 _MOST_PROBLEMS = 5
 
 
-class ArgumentSchema(Evaluator[Turn]):
+class ArgumentSchema(CodeEvaluator[Turn]):
     """The share of the tool calls whose arguments fit the definition of the tool that was offered.
 
     Arguments are checked against the JSON Schema in the trace, `$ref`, `oneOf`, `minimum` and `pattern` included. An
@@ -250,7 +250,6 @@ class ArgumentSchema(Evaluator[Turn]):
 
     kind: ClassVar[str] = "argument_schema"
     needed_fields: ClassVar[frozenset[str]] = frozenset()
-    needs_judge: ClassVar[bool] = False
     revision: ClassVar[int] = 2
 
     only_offered: bool = False

@@ -6,13 +6,13 @@ from pydantic import Field
 
 from evaluators.cases import Json, Turn
 from evaluators.errors import NotApplicable
-from evaluators.evaluator import Evaluator
+from evaluators.evaluator import CodeEvaluator
 from evaluators.judge import Judge
 from evaluators.mechanisms.citations import cited_sources, find_citations
 from evaluators.results import Score, SkipReason
 
 
-class Citations(Evaluator[Turn]):
+class Citations(CodeEvaluator[Turn]):
     """The share of the answer's citations that exist among what the turn retrieved.
 
     Citations are numbers such as [1], [2, 3] or [doc4], links, and names of files in brackets. A number exists if a
@@ -23,7 +23,6 @@ class Citations(Evaluator[Turn]):
 
     kind: ClassVar[str] = "citations"
     needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})
-    needs_judge: ClassVar[bool] = False
 
     required: bool = False
     """Whether an answer without any citation is wrong."""

@@ -6,16 +6,15 @@ from pydantic import Field
 
 from evaluators.asking.judge_input import SearchesText, read_text
 from evaluators.cases import Turn
-from evaluators.evaluator import Evaluator, Example
+from evaluators.evaluator import CodeEvaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score
 
 
-class Contains(SearchesText, Evaluator[Turn]):
+class Contains(SearchesText, CodeEvaluator[Turn]):
     """1 if the answer holds the text that is looked for, else 0."""
 
     kind: ClassVar[str] = "contains"
-    needs_judge: ClassVar[bool] = False
     example: ClassVar[Example] = {"search_text": "terms and conditions"}
 
     search_text: str = Field(min_length=1)

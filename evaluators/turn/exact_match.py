@@ -5,14 +5,14 @@ from typing import ClassVar
 
 from evaluators.asking.judge_input import ComparesOutputs
 from evaluators.cases import Json, Turn
-from evaluators.evaluator import Evaluator
+from evaluators.evaluator import CodeEvaluator
 from evaluators.judge import Judge
 from evaluators.results import Score
 from evaluators.texts.hashable_json import equal
 from evaluators.texts.paths import ABSENT
 
 
-class ExactMatch(ComparesOutputs, Evaluator[Turn]):
+class ExactMatch(ComparesOutputs, CodeEvaluator[Turn]):
     """1 if the answer equals the expected output, else 0.
 
     Texts are compared without the white space around them. JSON objects, lists and numbers are compared by what they
@@ -20,7 +20,6 @@ class ExactMatch(ComparesOutputs, Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "exact_match"
-    needs_judge: ClassVar[bool] = False
     revision: ClassVar[int] = 2
 
     case_sensitive: bool = True

@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from evaluators.cases import Json, Turn
 from evaluators.errors import EvaluationError, TooExpensive
-from evaluators.evaluator import Evaluator, Example
+from evaluators.evaluator import CodeEvaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score
 from evaluators.texts.linear_schema import check_patterns, linear, mentions_unevaluated
@@ -20,7 +20,7 @@ _LONGEST_UNEVALUATED = 10_000
 """Characters of an answer for which the keywords unevaluated… are computed: their time grows with its square."""
 
 
-class JsonSchema(Evaluator[Turn]):
+class JsonSchema(CodeEvaluator[Turn]):
     """1 if the answer is JSON that fits a JSON Schema, else 0.
 
     Prose is no JSON, also where the schema would take any text. Draft 2020-12 unless the schema names another. A code
@@ -30,7 +30,6 @@ class JsonSchema(Evaluator[Turn]):
 
     kind: ClassVar[str] = "json_schema"
     needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})
-    needs_judge: ClassVar[bool] = False
     revision: ClassVar[int] = 2
     example: ClassVar[Example] = {"json_schema": {"type": "object", "required": ["order_id"]}}
 

@@ -8,13 +8,13 @@ from typing import ClassVar, cast
 from evaluators.asking.judge_input import ComparesOutputs
 from evaluators.cases import Json, Turn
 from evaluators.errors import TooExpensive
-from evaluators.evaluator import Evaluator
+from evaluators.evaluator import CodeEvaluator
 from evaluators.judge import Judge
 from evaluators.results import Score
 from evaluators.texts.paths import ABSENT
 
 
-class JsonSimilarity(ComparesOutputs, Evaluator[Turn]):
+class JsonSimilarity(ComparesOutputs, CodeEvaluator[Turn]):
     """The mean likeness of the expected JSON's leaves (single values) to what the answer has in their places.
 
     Numbers: 1 - |expected - actual| / |expected|, at least 0. Texts: 1 - edit distance / length of the longer. Other
@@ -25,7 +25,6 @@ class JsonSimilarity(ComparesOutputs, Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "json_similarity"
-    needs_judge: ClassVar[bool] = False
     revision: ClassVar[int] = 2
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:

@@ -5,17 +5,16 @@ from typing import ClassVar, Self
 from pydantic import Field, model_validator
 
 from evaluators.cases import Turn
-from evaluators.evaluator import Evaluator, Example
+from evaluators.evaluator import CodeEvaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score, Skipped, SkipReason
 
 
-class Latency(Evaluator[Turn]):
+class Latency(CodeEvaluator[Turn]):
     """1 up to the target, then falling evenly to 0 at the limit, by the seconds from request to answer."""
 
     kind: ClassVar[str] = "latency"
     needed_fields: ClassVar[frozenset[str]] = frozenset({"started_at", "ended_at"})
-    needs_judge: ClassVar[bool] = False
     needs_content: ClassVar[bool] = False
     example: ClassVar[Example] = {"target": 2.0, "limit": 10.0}
 

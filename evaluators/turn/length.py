@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from evaluators.cases import Turn
-from evaluators.evaluator import Evaluator, Example
+from evaluators.evaluator import CodeEvaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score
 
@@ -16,7 +16,7 @@ _UNSPACED = re.compile(
 """Chinese characters and Japanese kana, of scripts that put no space between words."""
 
 
-class Length(Evaluator[Turn]):
+class Length(CodeEvaluator[Turn]):
     """1 from the minimum to the maximum; outside it falls evenly, to 0 for no text and at twice the maximum.
 
     Words are what white space divides; each Chinese character and each Japanese kana is a word by itself. For Thai,
@@ -25,7 +25,6 @@ class Length(Evaluator[Turn]):
 
     kind: ClassVar[str] = "length"
     needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})
-    needs_judge: ClassVar[bool] = False
     example: ClassVar[Example] = {"maximum": 200}
 
     unit: Literal["words", "characters"] = "words"

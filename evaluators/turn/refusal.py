@@ -4,7 +4,7 @@ import re
 from typing import ClassVar
 
 from evaluators.cases import Turn
-from evaluators.evaluator import Direction, Evaluator
+from evaluators.evaluator import CodeEvaluator, Direction
 from evaluators.judge import Judge
 from evaluators.mechanisms.rating import NonBlank
 from evaluators.results import Score
@@ -21,7 +21,7 @@ _PHRASES = re.compile(_LIST.sub(lambda name: f"(?:{'|'.join(_WORDS[name[1]])})",
 _QUOTED = re.compile(r"\"[^\"]{0,400}\"|“[^”]{0,400}”|„[^“]{0,400}“|«[^»]{0,400}»")
 
 
-class Refusal(Evaluator[Turn]):
+class Refusal(CodeEvaluator[Turn]):
     """1 if the answer is a refusal, else 0. Lower is better.
 
     A refusal is recognized by phrases in the first 400 characters, outside of quotation marks: English ones, the
@@ -32,7 +32,6 @@ class Refusal(Evaluator[Turn]):
     kind: ClassVar[str] = "refusal"
     needed_fields: ClassVar[frozenset[str]] = frozenset({"actual_output"})
     direction: ClassVar[Direction] = "lower_is_better"
-    needs_judge: ClassVar[bool] = False
     revision: ClassVar[int] = 2
 
     phrases: tuple[NonBlank, ...] = ()

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field
 
 from evaluators.asking.judge_input import SearchesText, read_text
 from evaluators.cases import Turn
-from evaluators.evaluator import Evaluator, Example
+from evaluators.evaluator import CodeEvaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score
 from evaluators.texts.linear_regex import check_pattern, matches
@@ -15,7 +15,7 @@ LONGEST = 100_000
 """Characters of an answer that are searched."""
 
 
-class Regex(SearchesText, Evaluator[Turn]):
+class Regex(SearchesText, CodeEvaluator[Turn]):
     """1 if the answer matches a regular expression, else 0.
 
     Python's syntax, without lookaround, backreferences, atomic groups and possessive repetitions, so no pattern is
@@ -23,7 +23,6 @@ class Regex(SearchesText, Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "regex"
-    needs_judge: ClassVar[bool] = False
     example: ClassVar[Example] = {"pattern": r"\bINV-\d{6}\b"}
 
     pattern: Annotated[str, AfterValidator(check_pattern)] = Field(min_length=1)

@@ -8,7 +8,7 @@ from pydantic import Field
 from evaluators.agents.tool_outcomes import failure_of
 from evaluators.cases import Turn
 from evaluators.errors import TooExpensive
-from evaluators.evaluator import Evaluator
+from evaluators.evaluator import CodeEvaluator
 from evaluators.judge import Judge
 from evaluators.mechanisms.rating import NonBlank
 from evaluators.results import Score
@@ -16,7 +16,7 @@ from evaluators.texts.hashable_json import to_hashable
 from evaluators.texts.paths import parse_json_or_text
 
 
-class RepeatedCalls(Evaluator[Turn]):
+class RepeatedCalls(CodeEvaluator[Turn]):
     """The share of the tool calls that do not repeat an earlier one of the same tool with equal arguments.
 
     A call that repeats a failed one is another attempt, not a repetition. Without tool calls the score is 1.
@@ -24,7 +24,6 @@ class RepeatedCalls(Evaluator[Turn]):
 
     kind: ClassVar[str] = "repeated_calls"
     needed_fields: ClassVar[frozenset[str]] = frozenset()
-    needs_judge: ClassVar[bool] = False
 
     allowed: int = Field(default=0, ge=0)
     """How often the same call may be repeated."""

@@ -4,12 +4,12 @@ from typing import ClassVar
 
 from evaluators.agents.run_bounds import RunBounds
 from evaluators.cases import Turn
-from evaluators.evaluator import Evaluator, Example
+from evaluators.evaluator import CodeEvaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score
 
 
-class RunLimits(RunBounds, Evaluator[Turn]):
+class RunLimits(RunBounds, CodeEvaluator[Turn]):
     """1 while an agent's run keeps within all its bounds; beyond one it falls evenly, to 0 at twice the bound.
 
     The bound that is exceeded most decides. A turn without the number that is bounded is skipped.
@@ -17,7 +17,6 @@ class RunLimits(RunBounds, Evaluator[Turn]):
 
     kind: ClassVar[str] = "run_limits"
     needed_fields: ClassVar[frozenset[str]] = frozenset()
-    needs_judge: ClassVar[bool] = False
     needs_content: ClassVar[bool] = False
     example: ClassVar[Example] = {"max_tool_calls": 8}
 

@@ -17,7 +17,7 @@ from pydantic import model_validator
 from evaluators.asking.judge_input import ProgramField, SearchesText, read_text
 from evaluators.cases import Turn
 from evaluators.errors import EvaluationError, NotApplicable, TooExpensive
-from evaluators.evaluator import Evaluator, Example
+from evaluators.evaluator import CodeEvaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score, SkipReason
 from evaluators.texts.paths import Path, find, parse_json_or_text, without_fence
@@ -34,7 +34,7 @@ _FENCE = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^`]*+\Z")
 _CLASS = re.compile(r"<[^<>]*+>")
 
 
-class Syntax(SearchesText, Evaluator[Turn]):
+class Syntax(SearchesText, CodeEvaluator[Turn]):
     """1 if the code in the answer parses in its language, else 0.
 
     In an answer with code blocks, the blocks of the language are parsed. If there are none, the blocks without a
@@ -46,7 +46,6 @@ class Syntax(SearchesText, Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "syntax"
-    needs_judge: ClassVar[bool] = False
     example: ClassVar[Example] = {"language": "python"}
 
     language: Literal["json", "yaml", "xml", "python", "sql"]

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from evaluators.cases import Json, ToolCall, Turn
 from evaluators.errors import TooExpensive
-from evaluators.evaluator import ADDED_LATER, Evaluator
+from evaluators.evaluator import ADDED_LATER, CodeEvaluator
 from evaluators.judge import Judge
 from evaluators.results import Score
 from evaluators.texts.hashable_json import to_hashable
@@ -33,7 +33,7 @@ _MOST_PAIRS = 250_000
 Condition = Annotated[str, AfterValidator(_is_condition)]
 
 
-class ToolCalls(Evaluator[Turn]):
+class ToolCalls(CodeEvaluator[Turn]):
     """How well the tool calls match the expected ones: by order, count, arguments, or output.
 
     `order`: the longest common subsequence of names, over the number expected. `count`: the share of the conditions in
@@ -44,7 +44,6 @@ class ToolCalls(Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "tool_calls"
-    needs_judge: ClassVar[bool] = False
     revision: ClassVar[int] = 2
 
     compare: Literal["order", "count", "arguments", "output"] = "order"

@@ -4,12 +4,12 @@ from typing import ClassVar
 
 from evaluators.agents.tool_outcomes import failure_of
 from evaluators.cases import Json, Turn
-from evaluators.evaluator import Evaluator
+from evaluators.evaluator import CodeEvaluator
 from evaluators.judge import Judge
 from evaluators.results import Score
 
 
-class ToolErrors(Evaluator[Turn]):
+class ToolErrors(CodeEvaluator[Turn]):
     """The share of the tool calls that succeeded, or whose tool succeeded in a later call.
 
     A call failed if its span did, or if its result says so: by a field `error`, `isError: true`, `success: false`, a
@@ -18,7 +18,6 @@ class ToolErrors(Evaluator[Turn]):
 
     kind: ClassVar[str] = "tool_errors"
     needed_fields: ClassVar[frozenset[str]] = frozenset()
-    needs_judge: ClassVar[bool] = False
 
     count_recovered: bool = True
     """Whether a failed call counts as good once its tool works."""

@@ -6,13 +6,13 @@ from typing import ClassVar, Self
 from pydantic import Field, model_validator
 
 from evaluators.cases import Turn
-from evaluators.evaluator import Evaluator, Example
+from evaluators.evaluator import CodeEvaluator, Example
 from evaluators.judge import Judge
 from evaluators.mechanisms.rating import NonBlank
 from evaluators.results import Score
 
 
-class ToolPolicy(Evaluator[Turn]):
+class ToolPolicy(CodeEvaluator[Turn]):
     """1 if every tool that was called may be called, and none too often; else 0.
 
     Without tool calls the score is 1. The explanation names the tools.
@@ -20,7 +20,6 @@ class ToolPolicy(Evaluator[Turn]):
 
     kind: ClassVar[str] = "tool_policy"
     needed_fields: ClassVar[frozenset[str]] = frozenset()
-    needs_judge: ClassVar[bool] = False
     example: ClassVar[Example] = {"forbidden": ["delete_account"]}
 
     allowed: tuple[NonBlank, ...] | None = None
