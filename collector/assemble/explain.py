@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from collector.assemble.collect_trace import TracePiece, collect_trace
 from collector.assemble.identity import IdentityLookup
@@ -195,23 +196,16 @@ _WITHOUT_MESSAGES = frozenset({"tool", "retrieval", "other"})
 def _explain_span(
     span: Span, parsed_span: ParsedSpan | None, analysis: TraceAnalysis, assembler: Assembler
 ) -> ExplainedSpan:
+    explained = partial(ExplainedSpan, span_id=span.span_id, name=span.name, scope=span.scope)
     if parsed_span is None:
         ids = zip(("conversation", "user"), assembler.identity.find(span.attributes), strict=True)
-        return ExplainedSpan(
-            span_id=span.span_id,
-            name=span.name,
-            scope=span.scope,
-            identifies=[name for name, value in ids if value],
-            outcome="no turn: not read by any dialect",
-        )
+        named = [name for name, value in ids if value]
+        return explained(identifies=named, outcome="no turn: not read by any dialect")
     call = parsed_span.call
     messages = {"input": call.input, "output": call.output, "passages": call.passages or None}
     sources = sorted(call.sources.items())
     fields = {"passages"} if call.kind in _WITHOUT_MESSAGES else messages.keys()
-    return ExplainedSpan(
-        span_id=span.span_id,
-        name=span.name,
-        scope=span.scope,
+    return explained(
         dialect=call.dialect,
         kind=call.kind,
         sources={field: source for field, source in sources if messages.get(field, ()) is not None},
