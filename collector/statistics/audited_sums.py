@@ -93,7 +93,7 @@ def people_name(evaluator: str) -> str:
 def audited_weight(sampling: Sampling, audit: AuditScore) -> Weight:
     """The weight of an audit: the weight of its evaluation, divided by the probability of the audit's draw."""
     weight = Weight.of(sampling)
-    return Weight(weight.full / audit.probability, weight.own / audit.probability)
+    return Weight(weight.full / audit.probability, weight.own / audit.probability, weight.rate)
 
 
 @dataclass(frozen=True, slots=True)

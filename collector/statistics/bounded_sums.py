@@ -13,7 +13,10 @@ bound follows from the last 1,000 conversations of the same series:
 - In the sums for the drop detector, each weight is divided by a large weight, the scale. The quotients of one
   conversation add up to at most 1, however long it lasts: the guarantee of the detector requires this. The excess is
   left out here, too. The scale is chosen so that the conversations lighter than the scale have 95 % of all weight: a
-  larger scale would let the detector find a drop later.
+  larger scale would let the detector find a drop later. Before that, each weight is divided by the largest factor that
+  evalstream's rate has given to the last 20 scores: a budget that has lowered the rate for a while leaves heavy scores,
+  and the detector would be blind until 1,000 conversations have followed. The mean is at its target at all times or
+  not, so a factor that is the same for all scores of a time changes no guarantee.
 
 Until 20 conversations are known, a score weighs at most 20 times the weight that evalstream's own sampling gives it,
 and the scale is four times the largest weight so far. Each process bounds weights for itself; a restart begins again.
@@ -47,6 +50,7 @@ import math
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import partial
 
 from collector.statistics.conversations import FADE_WEEK, PAUSE, Conversations, fading
 from evaluators.results import Sampling
@@ -166,16 +170,20 @@ _STEPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """The weight of a score: `full` is 1 / its probability, `own` the factor from evalstream's own sampling alone."""
+    """The weight of a score: `full` is 1 / its probability, `own` the factor from evalstream's own sampling alone, and
+    `rate` the part of `own` from the rate of its time, without an evaluator's own draw.
+    """
 
     full: float
     own: float
+    rate: float = 1.0
 
     @classmethod
     def of(cls, sampling: Sampling) -> Weight:
         """The weight of a subject with this sampling."""
         upstream = 1.0 if sampling.upstream == "unknown" else sampling.upstream
-        return cls(1.0 / sampling.probability, upstream / sampling.probability)
+        own = upstream / sampling.probability
+        return cls(1.0 / sampling.probability, own, own * (sampling.own or 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +204,14 @@ class BoundedIncrements:
 
 @dataclass(slots=True)
 class _Conversation:
-    """The sums of a conversation: `w` is the weight of all its scores, `day` and `week` are fading sums for the mean,
-    and `shares` are the sums for the detector, as shares of its scale.
+    """The sums of a conversation: `w` is the weight of all its scores, `levelled` the same at the rates of their times,
+    `day` and `week` are fading sums for the mean, and `shares` are the sums for the detector, as shares of its scale.
 
     `hour` is the weight since `hour_start` (s). `bin` is the bin of the conversation in the distribution of weights.
     """
 
     w: float = 0.0
+    levelled: float = 0.0
     hour: float = 0.0
     hour_start: float = -math.inf
     day: FadingTotals = field(default_factory=FadingTotals)
@@ -223,10 +232,13 @@ class WeightHistory:
     """The weights of the last conversations of a series."""
 
     largest: float = 0.0
-    """The largest weight that any score has had."""
+    """The largest levelled weight that any score has had."""
+    rates: deque[float] = field(default_factory=partial(deque[float], maxlen=_ENOUGH))
+    """The factors that evalstream's rate has given to the last scores."""
     _recent: deque[_Conversation] = field(default_factory=deque[_Conversation])
     _bins: dict[int, _Bin] = field(default_factory=dict[int, _Bin])
     _weight: float = 0.0
+    _levelled: float = 0.0
 
     @property
     def is_known(self) -> bool:
@@ -243,7 +255,7 @@ class WeightHistory:
         """The conversation weight below which the share `_COVERED` of all weight lies. A conversation that is alone in
         the highest bin does not set the scale.
         """
-        beyond, allowed = 0.0, (1.0 - _COVERED) * self._weight
+        beyond, allowed = 0.0, (1.0 - _COVERED) * self._levelled
         for place, number in enumerate(sorted(self._bins, reverse=True)):
             bin_ = self._bins[number]
             if place == 0 and bin_.conversations == 1:
@@ -262,26 +274,29 @@ class WeightHistory:
             oldest.in_history = False
             self._take_out(oldest)
 
-    def grow(self, conversation: _Conversation, weight: float) -> None:
+    def grow(self, conversation: _Conversation, weight: float, levelled: float) -> None:
         """Note that a conversation weighs `weight` more than before."""
-        self.largest = max(self.largest, weight)
+        self.largest = max(self.largest, levelled)
         if not conversation.in_history:
-            conversation.w += weight
             return
         self._take_out(conversation)
         conversation.w += weight
+        conversation.levelled += levelled
         # the upper edge of a bin is 2 ** (bin / _STEPS)
-        conversation.bin = math.ceil(_STEPS * math.log2(conversation.w) - 1e-9) if conversation.w > 1.0 else 0
+        above = conversation.levelled > 1.0
+        conversation.bin = math.ceil(_STEPS * math.log2(conversation.levelled) - 1e-9) if above else 0
         new = self._bins.setdefault(conversation.bin, _Bin())
         new.conversations += 1
-        new.weight += conversation.w
+        new.weight += conversation.levelled
         self._weight += conversation.w
+        self._levelled += conversation.levelled
 
     def _take_out(self, conversation: _Conversation) -> None:
         old = self._bins[conversation.bin]
         old.conversations -= 1
-        old.weight -= conversation.w
+        old.weight -= conversation.levelled
         self._weight -= conversation.w
+        self._levelled -= conversation.levelled
         if not old.conversations:
             del self._bins[conversation.bin]
 
@@ -301,6 +316,8 @@ class BoundedSums:
     ) -> BoundedIncrements:
         """Add a score that was made at `time` (s). The result's `evidence` holds only for scores in [0, 1]."""
         history = self._histories.setdefault(series, WeightHistory())
+        level = max(history.rates, default=weight.rate)
+        history.rates.append(weight.rate)
         sums, passed = self._conversations.visit((series, conversation), time)
         if passed is None:
             history.begin(sums)
@@ -311,13 +328,13 @@ class BoundedSums:
             scale = history.scale
         else:
             room = LARGEST * weight.own
-            scale = _SCORES * max(history.largest, min(weight.full, room))
+            scale = _SCORES * max(history.largest, min(weight.full, room) / level)
         admitted = min(weight.full, max(0.0, room))
         before = (sums.shares.w, sums.shares.wy)
         grown = BoundedIncrements(
             sums.day.add(admitted, score, fading(passed)), sums.week.add(admitted, score, fading(passed, FADE_WEEK)),
-            sums.shares.add(min(admitted / scale, 1.0 - sums.shares.w), score), weight.full - admitted, before,
+            sums.shares.add(min(admitted / level / scale, 1.0 - sums.shares.w), score), weight.full - admitted, before,
         )  # fmt: skip
         sums.hour += admitted
-        history.grow(sums, admitted)
+        history.grow(sums, admitted, admitted / max(level, weight.rate))
         return grown

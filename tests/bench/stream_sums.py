@@ -7,6 +7,7 @@ does not depend on the order in numpy. `tests/unit/alerting/test_false_alarms.py
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,11 +68,13 @@ def _admitted(turns: Turns) -> list[tuple[float, ...]]:
     totals: list[float] = []
     ws: list[float] = []
     wys: list[float] = []
+    levelled: list[float] = []
     shares: list[float] = []
     share_ys: list[float] = []
     places: list[int] = []
     of: dict[int, int] = {}
-    oldest, total, largest, top = 0, 0.0, 0.0, 0
+    rates: deque[float] = deque(maxlen=ENOUGH)
+    oldest, total, all_levelled, largest, top = 0, 0.0, 0.0, 0.0, 0
     counts, weights = [0] * 256, [0.0] * 256
     found: list[tuple[float, ...]] = []
     log2, ceil = math.log2, math.ceil
@@ -83,20 +86,23 @@ def _admitted(turns: Turns) -> list[tuple[float, ...]]:
         turns.score.tolist(),
         strict=True,
     ):
+        level = max(rates, default=own)
+        rates.append(own)
         one = of.get(key, -1)
         if one < 0 or time - lasts[one] > DAY:
             one = of[key] = len(lasts)
             lasts.append(time)
             hours.append(time)
-            for each in (in_hour, totals, ws, wys, shares, share_ys):
+            for each in (in_hour, totals, levelled, ws, wys, shares, share_ys):
                 each.append(0.0)
             places.append(0)
             counts[0] += 1
             if one - oldest >= HISTORY:
                 place = places[oldest]
                 counts[place] -= 1
-                weights[place] = weights[place] - totals[oldest] if counts[place] else 0.0
+                weights[place] = weights[place] - levelled[oldest] if counts[place] else 0.0
                 total -= totals[oldest]
+                all_levelled -= levelled[oldest]
                 oldest += 1
         left = math.exp((lasts[one] - time) / FADE)
         lasts[one] = time
@@ -108,7 +114,7 @@ def _admitted(turns: Turns) -> list[tuple[float, ...]]:
             room = max(LARGEST * total / known, own) - in_hour[one]
             while top and not counts[top]:
                 top -= 1
-            beyond, rest, scale = 0.0, (1.0 - COVERED) * total, 1.0
+            beyond, rest, scale = 0.0, (1.0 - COVERED) * all_levelled, 1.0
             if counts[top] == 1:
                 rest = max(rest, weights[top])
             for place in range(top, -1, -1):
@@ -118,18 +124,20 @@ def _admitted(turns: Turns) -> list[tuple[float, ...]]:
                     break
         else:
             room = LARGEST * own
-            scale = SCORES * max(largest, min(full, room))
+            scale = SCORES * max(largest, min(full, room) / level)
         admitted = min(full, max(0.0, room))
-        part = min(admitted / scale, 1.0 - share)
+        part = min(admitted / level / scale, 1.0 - share)
         found.append((w, wy, admitted, share, share_y, part))
         wys[one] = wy + admitted * score
         shares[one] = share + part
         share_ys[one] = share_y + part * score
-        largest = max(largest, admitted)
+        noted = admitted / max(level, own)
+        largest = max(largest, noted)
         ws[one] = w + admitted
         in_hour[one] += admitted
-        before, totals[one] = totals[one], totals[one] + admitted
-        more = totals[one]
+        totals[one] += admitted
+        before, levelled[one] = levelled[one], levelled[one] + noted
+        more = levelled[one]
         if one >= oldest:
             place = places[one]
             counts[place] -= 1
@@ -138,5 +146,6 @@ def _admitted(turns: Turns) -> list[tuple[float, ...]]:
             counts[place] += 1
             weights[place] += more
             total += admitted
+            all_levelled += noted
             top = max(top, place)
     return found

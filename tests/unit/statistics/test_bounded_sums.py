@@ -41,8 +41,10 @@ def singles(weights: Iterable[float], score: float = 1.0) -> Iterator[tuple[str,
 
 
 def test_our_own_part_of_a_weight() -> None:
-    assert Weight.of(Sampling(probability=0.05, upstream=0.1)) == Weight(20.0, 2.0)
-    assert Weight.of(Sampling(probability=0.5)) == Weight(2.0, 2.0)
+    assert Weight.of(Sampling(probability=0.05, upstream=0.1)) == Weight(20.0, 2.0, 2.0)
+    assert Weight.of(Sampling(probability=0.5)) == Weight(2.0, 2.0, 2.0)
+    drawn = Sampling(probability=0.5).with_own_draw(0.1)
+    assert Weight.of(drawn) == Weight(20.0, 20.0, 2.0)
 
 
 @given(SCORES)
@@ -173,3 +175,32 @@ def test_what_is_long_ago_is_forgotten() -> None:
     same = BoundedSums(pause=100.0)
     first, again = (same.add("s", "c", weight=upstream(1.0), score=1.0, time=time) for time in (0.0, 200.0))
     assert first.mean == again.mean, "a new cluster"
+
+
+def of_rate(weight: float) -> Weight:
+    """A weight by evalstream's rate alone."""
+    return Weight(weight, weight, weight)
+
+
+def test_what_a_budget_cut_leaves_does_not_blind_the_detector() -> None:
+    """The scale was that of the five scores until a thousand conversations had followed: a fall was found late."""
+    sums, shares = BoundedSums(), list[float]()
+    for number, weight in enumerate([1.0] * 200 + ([138.0] * 5 + [1.0] * 200) * 3):
+        grown = sums.add("s", str(number), weight=of_rate(weight), score=0.5, time=float(number))
+        shares.append(grown.evidence.w)
+        assert grown.mean.w == weight, "the mean is unbiased"
+    assert shares[190:225] == [1.0] * 15 + [pytest.approx(1 / 138)] * 20
+    assert shares[225:405] == [1.0] * 180
+    assert shares[-180:] == [1.0] * 180, "nor do several"
+
+
+def test_strata_keep_their_weights_in_the_detector_when_a_rate_changes() -> None:
+    """A boost of four: the others weigh four times as much, at any rate."""
+    sums, shares = BoundedSums(), defaultdict[float, float](float)
+    for number, rate in enumerate([1.0] * 400 + [30.0] * 400 + [1.0] * 400):
+        boosted = number % 4 == 0
+        weight = rate * (1.0 if boosted else 4.0)
+        grown = sums.add("s", str(number), weight=of_rate(weight), score=0.5, time=0.0)
+        if number % 400 >= 100:
+            shares[boosted] += grown.evidence.w / (225 if boosted else 675)
+    assert shares[False] == pytest.approx(4.0 * shares[True])
