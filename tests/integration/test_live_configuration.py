@@ -28,7 +28,7 @@ from collector.commands.check.changes import change_lines, running_configuration
 from collector.commands.check.traffic import running_metrics
 from collector.commands.check.unseen import unseen_lines
 from collector.commands.log_copy.log_copy import copy_logs
-from collector.config.live_part import LIVE, NOT_LIVE
+from collector.config.live_part import AT_START, LIVE, NOT_LIVE
 from collector.config.loading import code_change, load
 from collector.config.settings import Settings
 from collector.errors import ConfigError
@@ -636,7 +636,7 @@ async def test_the_preview_refuses_what_the_service_refuses(tmp_path: Path) -> N
         assert "restart    assemble.attributes and plugins: read only at a start" in await compared(file), "by the log"
         file.change(lambda values: (values.pop("assemble"), values.pop("plugins")))
         file.change(lambda values: values["evaluators"]["answers"].update(evaluation_steps=BEFORE))
-        assert "keys that only a start reads may differ, too (no service answers" in await compared(file)
+        assert "unless keys that only a start reads differ (no service answers" in await compared(file)
 
 
 async def test_the_preview_names_the_keys_of_a_start_and_says_since_when_a_service_has_the_file(tmp_path: Path) -> None:
@@ -684,7 +684,33 @@ async def test_the_preview_knows_each_key_that_only_a_start_reads(tmp_path: Path
         file.write()
         lines = await compared(file)
     assert "no restart alerts.webhook and monitors.all.sample: in force" in lines, "which is not in the log"
-    assert ("restart    " not in lines, "may differ" not in lines) == (True, True)
+    assert ("restart    " not in lines, "unless" not in lines) == (True, True)
+
+
+async def test_the_preview_of_another_port_does_not_say_that_the_service_took_the_file(tmp_path: Path) -> None:
+    """The service is not found on that port, so that what a start reads is not known; it refused the file."""
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    file.change(lambda values: values.update(export={"prometheus": {"port": free_port()}}))
+    async with running(load(file.path), {"evaluate", "export"}, path=file.path) as service:
+        before, half = file.values, {"all": file.values["monitors"]["all"] | {"sample": 0.5}}
+        moved = {"prometheus": {"port": free_port()}}
+        own: dict[str, Any] = {
+            "export": moved, "receive": {"files": ["a.jsonl"]}, "page": {"port": free_port()},
+            "log": {**before["log"], "retention": "1d"}, "alerts": {"watcher": {"webhook": "https://example.org/hook"}},
+        }  # fmt: skip
+        not_live = {each.partition(".")[0] for each in NOT_LIVE}
+        assert {*own} == {*Settings.model_fields} - {*LIVE, *AT_START} | not_live, "what each process may have alone"
+        for changed in [{"export": {}}, *({"export": moved, key: other} for key, other in own.items())]:
+            file.values = before | changed
+            file.write()
+            await look(service)
+            assert "read only at a start" in (service.reload.exchange.process.status.problem or "")
+            line = (await compared(file)).splitlines()[2]
+            assert line.startswith("changes    nothing, unless keys that only a start reads differ (no "), line
+            assert line.endswith("; the port itself may have changed)"), line
+            file.change(lambda values: values.update(monitors=half))
+            lines = await compared(file)
+            assert "in force seconds after the file is saved, unless keys that only a start reads differ (no " in lines
 
 
 PACKAGE = """

@@ -219,7 +219,7 @@ class Compared:
 
     `knows_secrets`: those of its judges are known. `restart` are keys and sections read at a start alone that
     differ, besides those of `config`; `unseen` says why not all of these are known. `versions` are those that it
-    has by other code: an earlier release, or a plug-in as it was. `since` ends the sentence that nothing changes.
+    has by other code: an earlier release, or a plug-in as it was. `since` ends the sentence that nothing changes, if all is known.
     `refusal` is that of the service's own file at present. `ignored` says why a start takes `config` and not the
     file. `code`: the plug-ins there have other code. `uncounted` says why no cost is known. `unlogged`
     are keys that a service takes and the log lacks: a secret that the file has no more, an address of alerts.
@@ -379,9 +379,9 @@ def change_lines(config: Config, compared: Compared) -> Iterator[str]:
         yield f"at present {compared.refusal}"
     if compared.ignored:
         yield f"start      takes {compared.name}, not this file: {compared.ignored}"
-    unseen = f"; keys that only a start reads may differ, too ({compared.unseen})" if compared.unseen else ""
+    unseen = f", unless keys that only a start reads differ ({compared.unseen})" if compared.unseen else ""
     if not (changes.live or changes.restart or changes.evaluators or compared.code):
-        yield f"changes    nothing{unseen}{compared.since}"
+        yield f"changes    nothing{unseen or compared.since}"
         return
     if compared.code or (compared.versions and not changes.restart):
         versions = ", which makes new versions of the evaluators below" if compared.versions else ""
