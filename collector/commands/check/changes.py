@@ -219,7 +219,7 @@ class Compared:
 
     `knows_secrets`: those of its judges are known. `restart` are keys and sections read at a start alone that
     differ, besides those of `config`; `unseen` says why not all of these are known. `versions` are those that it
-    has by other code: an earlier release, or a plug-in as it was. `since` ends the sentence that nothing changes, if all is known.
+    has by other code: an earlier release, or a plug-in as it was. `since` ends the sentence that nothing changes.
     `refusal` is that of the service's own file at present. `ignored` says why a start takes `config` and not the
     file. `code`: the plug-ins there have other code. `uncounted` says why no cost is known. `unlogged`
     are keys that a service takes and the log lacks: a secret that the file has no more, an address of alerts.
