@@ -549,7 +549,7 @@ def _notes_on_mean(why: str, at_random: Sequence[HumanLabel], ledger: Sequence[W
         yield (
             f"No corrected mean: it needs labels of about 32 conversations of equal weight, which count as "
             f"{FEWEST_AUDITS}. The drawn labels of {plural(len(at_random), 'answer')} in {conversations} count as "
-            f"{at_least(number, 1)}: unequal weights count less. "
+            f"{at_least(number, 1)}: labels that are few, share a conversation or have unequal weights count less. "
             f"Label at least {max(1, math.ceil(FEWEST_AUDITS - number))} more, of other conversations."
         )
     if ledger and (strange := sum(not label.name for label in at_random)):

@@ -372,7 +372,7 @@ def test_how_many_more_drawn_labels_a_mean_needs(number: int, more: int) -> None
     scale = ScoreScale.of(ExactMatch(name="helpful"))
     notes = calibration(CalibrateOptions(labels=None, evaluator="helpful"), labels, scores, scale).notes
     few = [note.partition("which count as 30. The ")[2] for note in notes if note.startswith("No corrected mean")]
-    why = "unequal weights count less"
+    why = "labels that are few, share a conversation or have unequal weights count less"
     count = f"{(number - 1) ** 2 / number:.3f}"[:-2]  # rounded down: what is shown has to be below 30, too
     says = f"drawn labels of {number} answers in {number} conversations count as {count}: {why}. Label at least {more} more"
     assert few == ([f"{says}, of other conversations."] if more else [])
