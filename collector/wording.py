@@ -105,6 +105,19 @@ def unknowns(where: str, thing: str, names: Iterable[str], known: Collection[str
     return (f"{where}: {unknown(thing, name, known)}" for name in names if name not in known)
 
 
+def not_of_monitor(where: str, named: Iterable[str], names: Collection[str], known: Iterable[str]) -> Iterator[str]:
+    """A sentence for each named evaluator that is not among a monitor's `names`.
+
+    A misspelt name of the monitor has its own sentence. It is no advice, and what it may stand for is no mistake.
+    """
+    defined = set(known)
+    right = [name for name in names if name in defined]
+    misspelt = [name for name in names if name not in defined]
+    for name in named if right else ():
+        if name not in names and not is_like(name, misspelt):
+            yield f"{where}: {name!r} is not an evaluator of this monitor; {suggestion(name, right)}"
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The known name most like this one; else all of them, or the nearest if they are many."""
     from rapidfuzz import fuzz, process  # only where there is a mistake: it takes as long to import as `--help` to run

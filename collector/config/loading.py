@@ -32,7 +32,7 @@ from collector.errors import ConfigError
 from collector.evaluate.recovery.replay_point import longest_metadata
 from collector.logs.log import Committed, LogError
 from collector.records.ready_made import MONITORS_OF_COMMANDS
-from collector.wording import plural, suggestion, unknown, unknowns
+from collector.wording import not_of_monitor, plural, suggestion, unknown, unknowns
 from evaluators.evaluator import Evaluator
 from evaluators.judges.local_embeddings import local_model
 from evaluators.promises import FAULTS, definition_breaches, is_built_in, place_of
@@ -335,9 +335,7 @@ def _monitor_mistakes(name: str, monitor: MonitorSettings, settings: Settings, e
         yield f"monitors.{name}.evaluators: {repeated} is listed twice; keep one of them"
     alerts = monitor.alerts
     for key, named in (("targets", alerts.targets), ("objectives", alerts.objectives), ("shares", alerts.shares)):
-        for absent in (evaluator for evaluator in named if evaluator not in names):
-            where = f"monitors.{name}.alerts.{key}"
-            yield f"{where}: {absent!r} is not an evaluator of this monitor; {suggestion(absent, names)}"
+        yield from not_of_monitor(f"monitors.{name}.alerts.{key}", named, names, known)
     yield from _share_mistakes(name, monitor, evaluators)
     yield from _subject_mistakes(name, monitor, settings, evaluators)
     for low in monitor.boost.low_score:

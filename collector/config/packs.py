@@ -6,7 +6,7 @@ from itertools import pairwise
 from collector import plugins
 from collector.config.configured import Evaluators
 from collector.config.settings import MonitorSettings, Settings
-from collector.wording import suggestion
+from collector.wording import not_of_monitor
 
 MOST_OF_A_PACK = 12
 """Evaluators that `pack: auto` puts together: with more questions, chat models begin to answer carelessly."""
@@ -43,9 +43,8 @@ def pack_mistakes(name: str, monitor: MonitorSettings, settings: Settings, evalu
     where, names = f"monitors.{name}.packs", [use.name for use in monitor.uses]
     packed: set[str] = set()
     for pack in monitor.packs:
+        yield from not_of_monitor(where, pack, names, settings.evaluators)
         for member in pack:
-            if member not in names:
-                yield f"{where}: {member!r} is not an evaluator of this monitor; {suggestion(member, names)}"
             if member in packed:
                 yield f"{where}: {member} is there twice; keep one of them"
             packed.add(member)

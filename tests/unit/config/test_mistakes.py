@@ -280,6 +280,29 @@ def test_a_value(tmp_path: Path, before: str, after: str, expected: str) -> None
     good(complaint(tmp_path, FILE.replace(before, after)), expected)
 
 
+@pytest.mark.parametrize(
+    "named",
+    [
+        "alerts: {targets: {good: 0.5}}", "alerts: {objectives: {good: 0.9}}", "packs: [[good, fine]]",
+        "alerts: {shares: {good: {x: {at_most: 0.1}}}}",
+    ],
+)  # fmt: skip
+def test_a_misspelt_evaluator_is_one_mistake_and_no_advice(tmp_path: Path, named: str) -> None:
+    """Of `targets: {good: …}` it was said, too: "not an evaluator of this monitor; did you mean 'goood'?"."""
+    text = FILE.replace("[input]}}", "[input]}, fine: {kind: exact_match}}")
+    text = text.replace("[good]}", f"[goood, fine], {named}}}")
+
+    def mistakes(names: str) -> str:
+        with pytest.raises(ConfigError) as refused:
+            load(written(tmp_path / "c.yaml", text.replace("[goood, fine]", names)), {})
+        return str(refused.value)
+
+    assert "unknown evaluator 'goood'; did you mean 'good'?" in mistakes("[goood, fine]")
+    assert "is not an evaluator of this monitor" not in mistakes("[goood, fine]")
+    for names in ("[fine]", "[another, fine]"):
+        assert "'good' is not an evaluator of this monitor; choose from fine" in mistakes(names)
+
+
 @pytest.mark.parametrize(("value", "expected"), BROKERS)
 def test_brokers(tmp_path: Path, value: str, expected: str) -> None:
     text = f"{FILE}log: {{kind: kafka, kafka: {{bootstrap_servers: {value}}}}}\n"
