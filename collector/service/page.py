@@ -35,7 +35,7 @@ def _views(process: Process) -> tuple[EvaluatorView, ...]:
     """The evaluators in use, with the targets of their means."""
     config = process.config
     means = {
-        (target.monitor, target.evaluator): target.mean
+        (target.monitor, target.source): target.mean
         for target in targets(config)
         if target.mean is not None and target.label is None
     }

@@ -1108,6 +1108,25 @@ async def test_the_share_of_passes_is_since_the_configuration_with_the_threshold
         assert shown["tracks"][0]["passed_since"] == shown["configuration"]["since"], "after a restart, too"
 
 
+async def test_an_audited_mean_is_compared_with_the_target_of_its_evaluator(tmp_path: Path) -> None:
+    """Its alert is on its audits, so the page did not know its target: a mean above it was below the threshold."""
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        strong = {**file.values["judges"]["main"], "model": "strong"}
+        audit_of = {"judge": "strong", "share": 0.3}
+        targets = {"answers": 0.3, "short": 0.2}
+        file.values["judges"]["strong"] = strong
+        file.values["evaluators"]["answers"].update(audit=audit_of, threshold=0.6)
+        file.values["monitors"]["all"]["alerts"] = {"targets": targets}
+        file.change(lambda values: values.update(page={"port": 0}))
+        async with running(load(file.path), {"evaluate", "page"}, path=file.path) as service:
+            await put(service, range(1))
+            async with asyncio.timeout(30):
+                while len(tracks := (await overview(service))["tracks"]) < len(targets):
+                    await asyncio.sleep(0.05)
+    assert {track["evaluator"]: track["target"] for track in tracks} == targets
+
+
 async def overview(service: Running) -> dict[str, Any]:
     async with ClientSession() as client:
         return await (await client.get(f"http://127.0.0.1:{service.page_port}/api/overview")).json()
