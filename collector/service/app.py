@@ -14,12 +14,11 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from collector.admission.listener import Address, require_free
 from collector.backoff import Backoff, FailureLog
@@ -50,11 +49,10 @@ from collector.service.page import start_page
 from collector.service.process import PrepareChange, Process, without_preparation
 from collector.service.process_resources import ProcessResources
 from collector.service.receive import start_receive
-from collector.service.tasks import Tasks, Work, open_tasks
+from collector.service.tasks import Tasks, Work, open_tasks, run_despite_exits
 from collector.service.watch import Watching, start_watch
 from collector.service.workers.worker import Worker
-from collector.telemetry.logging import LogLevel, SparseLog, level_of, log_as_json, set_level
-from collector.telemetry.plain import fault_of
+from collector.telemetry.logging import LogLevel, level_of, log_as_json, set_level
 from collector.telemetry.registry import Telemetry
 from collector.wording import unknown
 
@@ -304,23 +302,8 @@ def serve(
     import uvloop
 
     log_as_json(level_of(log_level or config.settings.log_level))
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        serving = _until_stopped(config, stages, fixed_level=log_level is not None, worker=worker)
-        run_despite_exits(runner.get_loop(), serving)
-
-
-def run_despite_exits(loop: asyncio.AbstractEventLoop, serving: Coroutine[Any, Any, None]) -> None:
-    """Run to the end. If a plug-in starts a task that calls `sys.exit`, asyncio also ends the loop: run that again. The
-    evaluation that awaits the task gets the exit as an exception, one of `FAULTS`.
-    """
-    task, exits = loop.create_task(serving), SparseLog(logger)
-    while True:
-        try:
-            return loop.run_until_complete(task)
-        except SystemExit as error:
-            if task.done():
-                raise
-            exits.warn(f"a task of a plug-in has called sys.exit ({fault_of(error)}); the service runs on")
+    serving = _until_stopped(config, stages, fixed_level=log_level is not None, worker=worker)
+    run_despite_exits(serving, uvloop.new_event_loop)
 
 
 async def _until_stopped(config: Config, stages: frozenset[str], *, fixed_level: bool, worker: Worker | None) -> None:

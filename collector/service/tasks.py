@@ -13,12 +13,14 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from collector.errors import ConfigError, first_of
 from collector.logs.consumer_lag import ConsumerLag
 from collector.logs.journal.guard import Guard
 from collector.logs.log import InstanceInUse, Log, OpenFold, SharedGroups
+from collector.telemetry.logging import SparseLog
+from collector.telemetry.plain import fault_of
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import TASK_FAILURES
 
@@ -40,6 +42,25 @@ FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Seconds before a task starts again, after its first failure and at most."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
+T = TypeVar("T")
+
+
+def run_despite_exits(
+    work: Coroutine[Any, Any, T], new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> T:
+    """Run to the end, as `asyncio.run` does. If a plug-in starts a task that calls `sys.exit`, asyncio also ends the
+    loop: run that again. The evaluation that awaits the task gets the exit as an exception, one of `FAULTS`.
+    """
+    exits = SparseLog(logger)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        task = runner.get_loop().create_task(work)
+        while not task.done():
+            try:
+                runner.run(asyncio.wait((task,)))
+            except SystemExit as error:
+                if not task.done():
+                    exits.warn(f"a task of a plug-in has called sys.exit ({fault_of(error)}); evalstream runs on")
+        return task.result()
 
 
 @dataclass(eq=False, repr=False)

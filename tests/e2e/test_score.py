@@ -71,6 +71,38 @@ async def test_scores_files_and_fails_under_a_line(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (2, "evalstream: nowhere*.jsonl: no file matches\n")
 
 
+_EXITING = """
+import asyncio, sys
+from typing import ClassVar
+from evaluators import Evaluator, Score, Turn
+
+async def leave():
+    sys.exit(0)
+
+class Exiting(Evaluator[Turn]):
+    kind: ClassVar[str] = "exiting"
+    needs_judge: ClassVar[bool] = False
+    needed_fields: ClassVar[frozenset[str]] = frozenset({"input"})
+
+    async def evaluate(self, case, judge):
+        if "7" in case.input:
+            await asyncio.create_task(leave())
+        return Score(value=0.1)
+"""
+
+
+async def test_a_plug_in_that_exits_with_0_does_not_pass_the_gate(tmp_path: Path) -> None:
+    """Its own task ended the command with its status, before anything was compared or printed."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "exiting.py").write_text(_EXITING)
+    (tmp_path / "evalstream.yaml").write_text("plugins: ./mine\nevaluators: {it: {kind: exiting}}\n")
+    (tmp_path / "turns.jsonl").write_text("".join(f'{{"input": "{number}", "output": "b"}}\n' for number in range(10)))
+    done = await finished(tmp_path, "turns.jsonl", "--json", "--fail-under", "0.9")
+    assert (done.returncode, json.loads(done.stdout or "{}").get("it", {}).get("scored")) == (1, 9), done
+    assert "called sys.exit (SystemExit at " in done.stderr
+    assert "evalstream: it: mean 0.100 is below 0.9" in done.stderr
+
+
 async def test_two_definitions_on_one_file_are_compared_case_by_case(tmp_path: Path) -> None:
     """The pages sent people here from the gate, and there were only two means with overlapping intervals."""
     prepare(tmp_path, "http://127.0.0.1:9", 20)

@@ -3,7 +3,6 @@
 The search goes from labels to one tested candidate, within the spending limit.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from collector.redact.open_redactor import Redactors, open_redactors
 from collector.redact.redactor import RedactionFailed, redact_case
 from collector.service.open_logs import open_logs_for_steps
 from collector.service.plan_builder import expected_usd
+from collector.service.tasks import run_despite_exits
 from collector.telemetry.plain import show
 from collector.wording import plural, unknown
 from evaluators.cases import Turn
@@ -256,7 +256,7 @@ def align(config: Config, options: AlignOptions) -> int:
         ConfigError: a name is unknown, the evaluator has nothing to change, or the labels cannot be used.
     """
     _check(config, options)
-    report = asyncio.run(_align(config, options))
+    report = run_despite_exits(_align(config, options))
     if report.chosen is not None and report.refusal is None:
         write_new(report.output, as_yaml(report, report.chosen).encode())
     show((as_json if options.json else as_text)(report), end="")

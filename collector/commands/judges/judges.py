@@ -29,6 +29,7 @@ from collector.past.evaluations import evaluations_in, key_of
 from collector.records.grouping import group_by
 from collector.service.open_logs import open_logs_for_steps, open_stored_logs
 from collector.service.plan_builder import expected_usd
+from collector.service.tasks import run_despite_exits
 from collector.statistics.agreement import FEWEST, ScoreScale
 from collector.telemetry.plain import report_problems, show
 from collector.telemetry.wide_console import figures_table, report_text
@@ -209,7 +210,7 @@ def compare_judges(config: Config, options: JudgesOptions) -> int:
     _check_scope(configured, cases, options.file)
     if options.max_usd is not None:
         require_prices(config, judges)
-    made, result = asyncio.run(_run(config, name, judges, cases, options))
+    made, result = run_despite_exits(_run(config, name, judges, cases, options))
     show((as_json if options.json else as_text)(result, len(cases)), end="")
     problems = [limit_message(made, options.max_usd, options.output)] if made.left else []
     if all(figures.choice == "silent" for figures in result.figures):

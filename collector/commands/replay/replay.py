@@ -3,7 +3,6 @@
 The report comes as tables for people, and as JSON for programs.
 """
 
-import asyncio
 import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -49,6 +48,7 @@ from collector.records.json import fields_of
 from collector.records.turns import received_together
 from collector.service import plan_builder
 from collector.service.open_logs import Logs, open_stored_logs
+from collector.service.tasks import run_despite_exits
 from collector.statistics.agreement import ScoreScale
 from collector.telemetry.plain import plain, report_problems, show
 from collector.telemetry.wide_console import figures_table, wide_console
@@ -309,7 +309,7 @@ def replay(config: Config, new: Config, options: ReplayOptions) -> int:
     """
     _check_options(config, options)
     try:
-        report, problems = asyncio.run(_replay(config, new, options))
+        report, problems = run_despite_exits(_replay(config, new, options))
     except KeyboardInterrupt:
         show(f"evalstream: interrupted{resume_hint(options.output)}", err=True)
         raise

@@ -4,7 +4,6 @@ Its cases are every turn, and the conversations of turns with the same id. Its s
 with its interval, and the counts without a score: as a table for people, and as JSON for programs.
 """
 
-import asyncio
 import glob
 import math
 from collections import Counter
@@ -41,6 +40,7 @@ from collector.records.whole_conversation import conversation_fields
 from collector.service.assembly_builder import build_assembler, link_turns
 from collector.service.open_logs import open_logs_for_steps
 from collector.service.plan_builder import build_plan, lower_is_better
+from collector.service.tasks import run_despite_exits
 from collector.statistics.confusion import Confusion, confusions
 from collector.statistics.intervals import mean_interval
 from collector.telemetry.plain import report_problems, show, to_terminal
@@ -262,7 +262,7 @@ def score(config: Config, options: ScoreOptions) -> int:
     _note_duplicates(turns)
     reports = list[str]()
     try:
-        made = asyncio.run(_score(config, options, turns, reports))
+        made = run_despite_exits(_score(config, options, turns, reports))
     except KeyboardInterrupt:
         show(f"evalstream: interrupted{resume_hint(options.output)}", err=True)
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import uvloop
 
 from collector.service import app
-from collector.service.app import run_despite_exits
+from collector.service.tasks import run_despite_exits
 from evaluators import GEval, evaluate
 from evaluators.cases import Turn
 from evaluators.results import Failure
@@ -45,8 +46,7 @@ def test_the_evaluation_fails_and_the_service_runs_on(
             ended.append((await evaluate(HELPFUL, Turn(actual_output="Yes."), Exiting(()))).outcome)
         ended.append(await other)
 
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        run_despite_exits(runner.get_loop(), serving())
+    run_despite_exits(serving(), new_loop)
     assert [type(each) for each in ended] == [Failure, Failure, str]
     [line] = [each.getMessage() for each in caplog.records if "sys.exit" in each.getMessage()]
     assert line.startswith("a task of a plug-in has called sys.exit (SystemExit at ")
@@ -65,3 +65,37 @@ def test_an_exit_of_the_service_itself_ends_it(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(SystemExit) as ended:
         app.serve(None, frozenset(), log_level="info")  # type: ignore[arg-type]
     assert ended.value.code == 7
+
+
+def test_a_task_that_exits_while_the_work_ends_does_not_replace_its_result() -> None:
+    left: list[asyncio.Task[None]] = []
+
+    async def work() -> str:
+        left.append(asyncio.create_task(exits()))
+        await asyncio.sleep(0)
+        return "done"
+
+    assert run_despite_exits(work()) == "done"
+    assert isinstance(left[0].exception(), SystemExit)
+
+
+def test_an_error_and_ctrl_c_end_the_work_as_with_asyncio_run() -> None:
+    cleaned: list[str] = []
+
+    async def work(*, interrupted: bool) -> None:
+        exiting = asyncio.create_task(exits())
+        await asyncio.wait((exiting,))
+        assert isinstance(exiting.exception(), SystemExit)
+        try:
+            if interrupted:
+                signal.raise_signal(signal.SIGINT)
+                await asyncio.sleep(10)
+            raise ValueError("wrong")
+        finally:
+            cleaned.append("cleaned")
+
+    with pytest.raises(ValueError, match="wrong"):
+        run_despite_exits(work(interrupted=False))
+    with pytest.raises(KeyboardInterrupt):
+        run_despite_exits(work(interrupted=True))
+    assert cleaned == ["cleaned"] * 2
