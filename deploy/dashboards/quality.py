@@ -219,7 +219,8 @@ def _where() -> list[object]:
             Look(
                 "Worst segments",
                 "The ten worst means over the window, with their errors: the lowest, or the highest where lower is"
-                " better. Badness is 0 at the good end of the scale and 1 at the other.",
+                " better. Badness is 0 at the good end of the scale and 1 at the other. If conversations have turns in"
+                " several segments, these errors are right only with alerts.by_segment.",
             ),
             ("badness", "mean", "standard error"),
             Query(worst, "{{evaluator}} {{segment}}"),
