@@ -75,6 +75,12 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def percent(share: float, digits: int = 0) -> str:
+    """A share, with up to two more digits where 0% or 100% would say that it is none or all: 216 of 217 are 99.5%."""
+    texts = [f"{share:.{digits + more}%}" for more in range(3)]
+    return next((text for text in texts if float(text[:-1]) not in (0.0, 100.0)), texts[0])
+
+
 def at_least(bound: float, digits: int = 2) -> str:
     """A lower bound, rounded down: past its value it would be false. The tolerance is for floating point."""
     return f"{floor(bound * 10**digits + 1e-7) / 10**digits:.{digits}f}"

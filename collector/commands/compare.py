@@ -159,10 +159,10 @@ def _levels(release: Release) -> str:
     if difference is None:
         return f"{before}, then {now}: too few scores to compare"
     if not difference.has_interval:
-        moved = f"{before}, then {now}: {difference.estimate:+.3f} since the day before"
+        moved = f"{before}, then {now}: {difference.estimate:+z.3f} since the day before"
         if release.is_candidate:
             changed = f"{release.place.attribute} changed from {release.baseline} to {release.version}"
             return f"{moved}; first candidate: {changed} for all traffic; the time of day may be a cause, too"
         return f"{moved}, {_STATES[release.state]}"
-    interval = f"{difference.estimate:+.3f}, between {difference.low:+.3f} and {difference.high:+.3f}"
+    interval = f"{difference.estimate:+z.3f}, between {difference.low:+z.3f} and {difference.high:+z.3f}"
     return f"{before}, then {now}: {interval} ({difference.method}), {_STATES[release.state]}"

@@ -370,7 +370,7 @@ class GoldenRuns:
         if first == len(shifts):
             return "", None
         shift = shifts[-1][1]
-        by = f"{shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"
+        by = f"{shift.mean:+z.2f} {plus_minus(Z * shift.stderr, 2)}"
         judge = next((of.judge for of in self.targets if of.assignment.evaluator.name == evaluator), "its judge")
         sentence = f"On the golden set the scores of {evaluator} by {judge} differ by {by} from their references."
         return sentence, shifts[first][0]

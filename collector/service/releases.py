@@ -157,7 +157,7 @@ def _sentence(release: Release) -> str:
     difference = release.difference
     if difference is None:
         return text
-    interval = f"between {difference.low:+.3f} and {difference.high:+.3f}"
+    interval = f"between {difference.low:+z.3f} and {difference.high:+z.3f}"
     return f"{text}: by {abs(difference.estimate):.3f}, {interval} ({difference.method})"
 
 

@@ -147,7 +147,7 @@ def judge_since(
         if before_repair is not None and before_repair.is_sure:  # repaired since, it is the cause all the same
             has, end, run, shift = "had", " The newest run finds no change.", early, before_repair
     where = f"{shift.count} {cases}, scored again at {_minute(run)}, moved by"
-    moved = f"{shift.mean:+.2f} {plus_minus(Z * shift.stderr, 2)}"
+    moved = f"{shift.mean:+z.2f} {plus_minus(Z * shift.stderr, 2)}"
     if shift.is_sure and (last := _last_unchanged(after, known, detected_at)) is not None:
         unmoved, early = last
         sentence = (

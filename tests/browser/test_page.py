@@ -90,6 +90,23 @@ async def test_the_card_says_which_mean_each_bound_would_be(chromium: Chromium) 
             )
 
 
+async def test_figures_that_round_to_an_end_do_not_claim_it(chromium: Chromium) -> None:
+    """The page had `kappa 0.42 (-0.00 to 0.71)`, and `same verdict 100 %` for 216 of 217."""
+    async with showing() as shown, chromium.browsing(shown.url()) as tab:
+        text = await tab.evaluate(
+            """async () => {
+                const { score, percent, margin } = await import(new URL("format.js", document.querySelector("script[src]").src));
+                return [
+                    ...[-0.001, -0.3, 0.42].map(score), ...[216 / 217, 1, 0, 0.0004, 0.42, 1e-9, 1.5].map(percent),
+                    margin({ mean: 0.2, interval: [-0.001, 0.7] }),
+                ];
+            }"""
+        )
+    assert text[:3] == ["0.00", "-0.30", "0.42"]
+    assert text[3:10] == ["99.5 %", "100 %", "0 %", "0.04 %", "42 %", "0 %", "150 %"]
+    assert text[10] == "(95 %: 0.00 to 0.70)"
+
+
 async def test_the_list_stays_still_while_somebody_reads_in_it(chromium: Chromium) -> None:
     async with showing() as shown:
         first = await shown.put_turn("visit-1", "the first question", "An answer.")

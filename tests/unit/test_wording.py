@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from collector.wording import listed, plural, requirement, suggestion, unknown, usd
+from collector.wording import listed, percent, plural, requirement, suggestion, unknown, usd
 
 
 @pytest.mark.parametrize(
@@ -20,6 +22,23 @@ def test_amounts_below_a_dollar_have_three_digits() -> None:
         0.235: "0.235 USD", 0.1: "0.10 USD", 0.9996: "1.00 USD", 1.985: "1.99 USD", 1234.5: "1,234.50 USD",
     }  # fmt: skip
     assert {amount: usd(amount) for amount in amounts} == amounts
+
+
+def test_a_share_is_none_or_all_only_if_it_is() -> None:
+    """216 equal verdicts of 217 were 100 %."""
+    shares = {
+        0.0: "0%", 1.0: "100%", 216 / 217: "99.5%", 0.9996: "99.96%", 0.004: "0.4%", 0.0004: "0.04%", 0.42: "42%",
+        1 - 1e-9: "100%", 1e-9: "0%",
+    }  # fmt: skip
+    assert {share: percent(share) for share in shares} == shares
+    assert [percent(share, 1) for share in (0.5, 1.0, 0.9996, 0.0)] == ["50.0%", "100.0%", "99.96%", "0.0%"]
+
+
+def test_a_signed_number_that_rounds_to_0_has_no_minus() -> None:
+    """ "-0.000" is a rise or a fall that no digit shows."""
+    texts = {path: path.read_text() for folder in ("collector", "evaluators") for path in Path(folder).rglob("*.py")}
+    assert [str(path) for path, text in texts.items() if ":+." in text] == [], "write :+z. instead"
+    assert (f"{-0.0004:+z.3f}", f"{-0.0004:z.2f}") == ("+0.000", "0.00")
 
 
 def test_irregular_plurals() -> None:

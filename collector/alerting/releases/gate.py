@@ -15,6 +15,7 @@ from typing import Literal
 from collector.alerting.releases.hourly_scores import HOUR, HourlyScores, merge
 from collector.alerting.releases.places import ComparedPlace, Versions
 from collector.alerting.releases.releases import GONE_AFTER, Release, ReleaseRules, baseline_of, compare, seen_hours
+from collector.wording import percent
 
 Decision = Literal["promote", "hold", "roll back"]
 TOLERANCE = 0.05
@@ -156,7 +157,7 @@ def _figures(release: Release) -> str:
     difference = release.difference
     if difference is None:
         return _conversation_counts(release)
-    interval = f"{difference.estimate:+.3f}, between {difference.low:+.3f} and {difference.high:+.3f}"
+    interval = f"{difference.estimate:+z.3f}, between {difference.low:+z.3f} and {difference.high:+z.3f}"
     return f"{interval}, {difference.method}, {_conversation_counts(release)}{_unscored(release)}"
 
 
@@ -170,4 +171,5 @@ def _unscored(release: Release) -> str:
     old, new = release.lost
     if new <= old:
         return ""
-    return f"; {new:.1%} of the cases of {release.version} have no score, and {old:.1%} of those of {release.baseline}"
+    those = f"{percent(old, 1)} of those of {release.baseline}"
+    return f"; {percent(new, 1)} of the cases of {release.version} have no score, and {those}"

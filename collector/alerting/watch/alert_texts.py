@@ -12,7 +12,7 @@ from collector.config.alerts import AlertSettings
 from collector.page.sources import Cause
 from collector.statistics.incident import DropDetector, margin
 from collector.statistics.intervals import mean_text
-from collector.wording import at_least, at_most, minute_in_utc
+from collector.wording import at_least, at_most, minute_in_utc, percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +123,14 @@ def _explained(watched: Watched) -> str:
         if cause.first_seen is not None
     )
     parts = ", ".join(
-        f"{cause.part} ({cause.share:.0%} of the change)" for cause in watched.causes if cause.first_seen is None
+        f"{cause.part} ({percent(cause.share)} of the change)" for cause in watched.causes if cause.first_seen is None
     )
     return f"{moved}The fall is explained by {parts}." if parts else moved.rstrip() or watched.otherwise
 
 
 def _mean(miss: TargetMiss) -> str:
-    left_out = f", without {miss.clipped:.0%} of the weight, which few conversations have" * (miss.clipped >= 0.005)
+    outweighing = f", without {percent(miss.clipped)} of the weight, which few conversations have"
+    left_out = outweighing * (miss.clipped >= 0.005)
     return (
         f"over {miss.window} the mean is {mean_text(miss.sums.mean, miss.stderr, miss.sums.n_eff)} from "
         f"{miss.sums.n_eff:.0f} effective conversations{left_out}{_failed(miss)}"
@@ -140,7 +141,7 @@ def _failed(miss: TargetMiss) -> str:
     low, high = miss.bounds
     if high - low < 0.005:
         return ""
-    why = f"{miss.uncovered:.0%} of all have no score or were not shown to a judge"
+    why = f"{percent(miss.uncovered)} of all have no score or were not shown to a judge"
     return f" ({why}: the mean of all is between {at_least(low)} and {at_most(high)})"
 
 

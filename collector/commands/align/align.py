@@ -29,7 +29,7 @@ from collector.service.open_logs import open_logs_for_steps
 from collector.service.plan_builder import expected_usd
 from collector.service.tasks import run_despite_exits
 from collector.telemetry.plain import show
-from collector.wording import plural, unknown
+from collector.wording import percent, plural, unknown
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator
 from evaluators.identity import subject_id_of
@@ -206,11 +206,11 @@ class Search:
 
 def _why_not(tested: gain.HoldoutTest) -> str:
     if tested.gain is None or tested.answered < gain.ANSWERING:
-        return f"the candidate scores only {tested.answered:.0%} of the held-out answers"
+        return f"the candidate scores only {percent(tested.answered)} of the held-out answers"
     lowest, highest = tested.gain.gain.interval
     return (
         f"what the best candidate gained on {plural(tested.gain.labels, 'held-out answer')} may be chance: "
-        f"{tested.gain.gain.value:+.3f} ({lowest:+.3f} … {highest:+.3f}, 95 %)"
+        f"{tested.gain.gain.value:+z.3f} ({lowest:+z.3f} … {highest:+z.3f}, 95 %)"
     )
 
 

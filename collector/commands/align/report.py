@@ -15,7 +15,7 @@ from collector.commands.align.reading import Contradiction
 from collector.records.json import fields_of
 from collector.telemetry.plain import plain
 from collector.telemetry.wide_console import figures_table, report_text
-from collector.wording import listed, plural, usd
+from collector.wording import listed, percent, plural, usd
 
 _WIDTH = 100
 _MOST_CONTRADICTIONS = 5
@@ -144,7 +144,7 @@ def _table(report: AlignReport) -> Table:
             "–" if figure is None else f"{figure:.3f}" for figure in (candidate.trial.before, candidate.trial.after)
         )
         mark = " (chosen)" if candidate.candidate is report.chosen else ""
-        table.add_row(f"{candidate.candidate.changed}{mark}", f"{candidate.trial.answered:.0%}", *figures)
+        table.add_row(f"{candidate.candidate.changed}{mark}", percent(candidate.trial.answered), *figures)
     return table
 
 
@@ -169,8 +169,8 @@ def _conclusions(report: AlignReport) -> Iterator[str]:
 def _gain_sentence(gain: Gain) -> str:
     return (
         f"Balanced accuracy on {plural(gain.labels, 'held-out answer')}: {_share(gain.before)} before, "
-        f"{_share(gain.after)} after; gain {gain.gain.value:+.3f} "
-        f"({gain.gain.interval[0]:+.3f} … {gain.gain.interval[1]:+.3f}, 95 %)"
+        f"{_share(gain.after)} after; gain {gain.gain.value:+z.3f} "
+        f"({gain.gain.interval[0]:+z.3f} … {gain.gain.interval[1]:+z.3f}, 95 %)"
     )
 
 

@@ -56,7 +56,7 @@ from collector.statistics.conversations import by_conversation
 from collector.statistics.correction import LabelledScore, WeightedScore, weighted_mean
 from collector.statistics.intervals import mean_text
 from collector.telemetry.wide_console import figures_table, report_text
-from collector.wording import at_least, at_most, listed, plural
+from collector.wording import at_least, at_most, listed, percent, plural
 from evaluators.cases import Json
 from evaluators.judges.cascade import doubt_of
 from evaluators.results import Evaluation
@@ -362,7 +362,7 @@ def _notes_on_time(at_random: Sequence[HumanLabel], scored: Sequence[_Scored]) -
     for end, than, is_outside in ((times[0], "older", lt), (times[-1], "newer", gt)):
         share = math.fsum(one.judged.weight for one in scored if is_outside(one.at, end)) / total
         if (1.0 - share) ** len(times) < _UNLIKELY:
-            what = f"{share:.0%} of the scores, {than} than all labelled ones ({end:%Y-%m-%dT%H:%MZ})"
+            what = f"{percent(share)} of the scores, {than} than all labelled ones ({end:%Y-%m-%dT%H:%MZ})"
             yield f"Not represented by labels: {what}. evalstream labels next draws from the whole log."
 
 
@@ -632,8 +632,8 @@ def _table(evaluator: str, of: Agreement) -> Table:
     whose = f"{evaluator}, {of.segment}" if of.segment else evaluator
     table = figures_table("measure", ("value", "95 % interval"), title=f"{whose}: {plural(of.labels, 'answer')}")
     for name, (value, bounds) in of.measures.items():
-        interval = "–" if bounds is None else f"{bounds[0]:.3f} … {bounds[1]:.3f}"
-        table.add_row(name.replace("_", " "), "–" if math.isnan(value) else f"{value:.3f}", interval)
+        interval = "–" if bounds is None else f"{bounds[0]:z.3f} … {bounds[1]:z.3f}"
+        table.add_row(name.replace("_", " "), "–" if math.isnan(value) else f"{value:z.3f}", interval)
     return table
 
 
@@ -653,7 +653,7 @@ def _conclusions(result: Calibration) -> Iterator[str]:
 def _suggestion(result: Calibration) -> str:
     most, fitting = f"{result.target:.0%} of what people label as bad", result.fitting_threshold
     shares = ((result.bad_failed, "bad"), (result.good_failed, "good"))
-    known = [f"{share:.1%} of what people label as {side}" for share, side in shares if not math.isnan(share)]
+    known = [f"{percent(share, 1)} of what people label as {side}" for share, side in shares if not math.isnan(share)]
     fails = " and ".join(known)
     if result.by_label:
         return f"No threshold is suggested, as the label decides{fails and f': it fails {fails}'}."
@@ -685,8 +685,8 @@ def _means(raw: float, by_people: CorrectedMean | None, why: str = "") -> str:
 
 def _certified(of: Certificate) -> str:
     known = (
-        f"by random labels of {plural(of.labels, 'answer')} and the judge the rate is {of.rate:.1%}, and below "
-        f"{at_most(100 * of.upper, 1)}% with 95 % confidence; the judge alone says {of.judged:.1%}"
+        f"by random labels of {plural(of.labels, 'answer')} and the judge the rate is {percent(of.rate, 1)}, and "
+        f"below {at_most(100 * of.upper, 1)}% with 95 % confidence; the judge alone says {percent(of.judged, 1)}"
     )
     if of.certified:
         return f"Certified: the true failure rate is below {100 * of.bound:g}%; {known}."

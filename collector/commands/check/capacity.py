@@ -13,7 +13,7 @@ from collector.config.configured import Config, judges_of
 from collector.config.settings import BudgetSettings, JudgeSettings, TrafficSettings
 from collector.records.grouping import group_by
 from collector.telemetry.compilation import is_compiled
-from collector.wording import figure, plural, usd
+from collector.wording import figure, percent, plural, usd
 
 FLOOR = 10.3e-6
 """Seconds of CPU of parsing a span and making a dict of its attributes, on the machine that these costs are of: another
@@ -322,7 +322,7 @@ def beyond_daily_budget(config: Config, needed: Capacity) -> Iterator[str]:
     daily = min(daily_limit(config.settings.evaluate.budget), of_monitors)
     if needed.usd_per_day is not None and needed.usd_per_day > daily:
         share = daily / needed.usd_per_day
-        yield f"the budget of {usd(daily)} per day covers {share:.1%} of the cost; sampling rates will adapt"
+        yield f"the budget of {usd(daily)} per day covers {percent(share, 1)} of the cost; sampling rates will adapt"
 
 
 def daily_limit(budget: BudgetSettings) -> float:

@@ -38,7 +38,7 @@ from collector.service.assembly_builder import why_all_are_wanted
 from collector.service.kafka_settings import security_of
 from collector.service.open_logs import names_of
 from collector.service.plan_builder import build_unasked_plan, known_usd, reading_usd
-from collector.wording import listed, plural, usd
+from collector.wording import listed, percent, plural, usd
 from evaluators.asking.reading import ReadingSettings
 from evaluators.cases import Scope
 from evaluators.evaluator import Evaluator
@@ -417,7 +417,8 @@ def beyond_budget(
     hourly = ((monitor.alerts.turns_per_hour, usd_per_1000(config, spent, [monitor])) for monitor in monitors)
     cost = sum((turns or 0.0) * (of_1000 or 0.0) / 1000.0 for turns, of_1000 in hourly)
     if cost > (paid := daily_limit(budget) / 24.0):
-        yield f"at alerts.turns_per_hour, all would cost {usd(cost)} an hour; the budget pays for {paid / cost:.1%}"
+        covers = percent(paid / cost, 1)
+        yield f"at alerts.turns_per_hour, all would cost {usd(cost)} an hour; the budget pays for {covers}"
 
 
 def _golden(config: Config) -> Iterator[str]:

@@ -23,7 +23,7 @@ from collector.service.watch import watch_rules
 from collector.statistics.intervals import Z, mean_text, plus_minus
 from collector.telemetry.plain import plain
 from collector.telemetry.registry import Telemetry
-from collector.wording import plural
+from collector.wording import percent, plural
 from evaluators.results import Evaluation
 
 _INTERVAL, _DAY = 60.0, timedelta(days=1)
@@ -205,7 +205,7 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
     yield (
         f"{made.evaluator}: {before.mean:.3f} before ({plural(before.conversations, 'conversation')}), "
         f"{after.mean:.3f} now ({plural(after.conversations, 'conversation')}), "
-        f"a change of {explanation.change:+.3f} {plus_minus(Z * explanation.error)}"
+        f"a change of {explanation.change:+z.3f} {plus_minus(Z * explanation.error)}"
     )
     if made.other_versions:
         others = plural(made.other_versions, "score")
@@ -226,7 +226,8 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
         yield f"  {explanation.none_named}"
     for drop, to_read in zip(explanation.drops, made.to_read, strict=True):
         yield f"  {drop.text}: {_level(drop)}"
-        yield f"    {_explained(drop, explanation)}; {drop.share:.1%} of the traffic, {drop.share_before:.1%} before"
+        now, before = percent(drop.share, 1), percent(drop.share_before, 1)
+        yield f"    {_explained(drop, explanation)}; {now} of the traffic, {before} before"
         yield f"    read: {', '.join(to_read)}"
 
 
@@ -243,7 +244,7 @@ def _explained(drop: SliceDrop, explanation: DropExplanation) -> str:
     share = drop.explained / explanation.change if abs(explanation.change) > 2 * explanation.error else 0.0
     if share <= 0.0:
         return part
-    return f"{part}, {share:.0%} of the change" if share <= 1.0 else f"{part}, more than the whole change"
+    return f"{part}, {percent(share)} of the change" if share <= 1.0 else f"{part}, more than the whole change"
 
 
 def _moment(seconds: float) -> datetime:

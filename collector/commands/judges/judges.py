@@ -112,7 +112,7 @@ def _table(result: Bench, cases: int) -> Table:
         again, cost, seconds = figures.repeatability, figures.cost_usd, figures.seconds
         table.add_row(
             figures.judge, f"{figures.scored}/{figures.cases}", _figure(figures.agreement), _behind(figures.behind),
-            f"{again.value:.2f}" if again else "–", f"{1000 * cost.value:.3g}" if cost else "–",
+            f"{again.value:z.2f}" if again else "–", f"{1000 * cost.value:.3g}" if cost else "–",
             "–" if seconds is None else f"{seconds:.2f}", _CHOICES[figures.choice],
         )  # fmt: skip
     return table
@@ -122,16 +122,16 @@ def _figure(figure: Figure | None) -> str:
     if figure is None:
         return "–"
     if figure.interval is None:
-        return f"{figure.value:.2f}"
+        return f"{figure.value:z.2f}"
     lowest, highest = figure.interval
-    return f"{figure.value:.2f} ({lowest:.2f}…{highest:.2f})"
+    return f"{figure.value:z.2f} ({lowest:z.2f}…{highest:z.2f})"
 
 
 def _behind(figure: Figure | None) -> str:
     """With its upper end alone, as the margin is compared with that."""
     if figure is None or figure.interval is None:
         return _figure(figure)
-    return f"{figure.value:.2f} (≤{at_most(max(0.0, figure.interval[1]))})"
+    return f"{figure.value:z.2f} (≤{at_most(max(0.0, figure.interval[1]))})"
 
 
 def _conclusions(result: Bench) -> Iterator[str]:

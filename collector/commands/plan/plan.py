@@ -373,7 +373,7 @@ def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config,
             note = ", too few to change its boost" if few else ""
             yield f"  stratum {name}: {day.subjects[number]:,.0f} a day, deviation {deviation:.2f}{note}"
     if (second := day.second) is not None:
-        known = f"{second.pairs:,} with a correlation of {second.correlation:.2f} to the scores"
+        known = f"{second.pairs:,} with a correlation of {second.correlation:z.2f} to the scores"
         yield f"  {each.second}: {known}, {usd(sum(second.usd) / subjects)} each"
     yield from (f"  {note}" for note in each.notes)
     yield f"  present:  {_sampling(each, each.present, made, made.present_boosts)}"

@@ -50,8 +50,8 @@ class MeanChange:
     @property
     def cells(self) -> tuple[str, str, str, str]:
         """The old mean, the new one, the difference and its interval, as tables show them."""
-        bounds = "–" if self.interval is None else f"{self.interval[0]:+.3f} … {self.interval[1]:+.3f}"
-        return f"{self.old:.3f}", f"{self.new:.3f}", f"{self.difference:+.3f}", bounds
+        bounds = "–" if self.interval is None else f"{self.interval[0]:+z.3f} … {self.interval[1]:+z.3f}"
+        return f"{self.old:.3f}", f"{self.new:.3f}", f"{self.difference:+z.3f}", bounds
 
     def __str__(self) -> str:
         return "{} → {} ({}, 95 % interval {})".format(*self.cells)

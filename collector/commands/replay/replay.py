@@ -52,7 +52,7 @@ from collector.service.tasks import run_despite_exits
 from collector.statistics.agreement import ScoreScale
 from collector.telemetry.plain import plain, report_problems, show
 from collector.telemetry.wide_console import figures_table, wide_console
-from collector.wording import cost_text, plural, usd
+from collector.wording import cost_text, percent, plural, usd
 from evaluators.batch import results_of
 from evaluators.results import Evaluation
 
@@ -213,7 +213,7 @@ def _conclusions(each: EvaluatorComparison, comparison: Comparison, subject_star
         yield same_verdict_text(comparison, comparison.same_verdict)
     if not math.isnan(comparison.rank_correlation):
         weighting = ", not weighted" * comparison.weighted
-        yield f"Rank correlation of the scores{weighting}: {comparison.rank_correlation:.3f}."
+        yield f"Rank correlation of the scores{weighting}: {comparison.rank_correlation:z.3f}."
     if comparison.weighted:
         yield "Means are weighted by 1 / sampling probability."
     if each.no_score:
@@ -224,7 +224,7 @@ def same_verdict_text(comparison: Comparison, share: float) -> str:
     """The share of equal verdicts, and how many changed; it says which of them is weighted."""
     kinds = (" by weight", f"; of {comparison.decided} pairs, unweighted,") if comparison.weighted else ("", ";")
     flips = f"{comparison.to_fail} from pass to fail, {comparison.to_pass} from fail to pass"
-    return f"Same verdict at the threshold: {share:.1%}{kinds[0]}{kinds[1]} {flips}."
+    return f"Same verdict at the threshold: {percent(share, 1)}{kinds[0]}{kinds[1]} {flips}."
 
 
 def _verdict(mean: MeanChange, subject_start: str) -> str:

@@ -45,7 +45,7 @@ from collector.statistics.confusion import Confusion, confusions
 from collector.statistics.intervals import mean_interval
 from collector.telemetry.plain import report_problems, show, to_terminal
 from collector.telemetry.wide_console import figures_table, report_text
-from collector.wording import cost_text, plural, usd
+from collector.wording import cost_text, percent, plural, usd
 from evaluators.cases import Conversation, Turn
 from evaluators.identity import digest_of
 from evaluators.results import Evaluation
@@ -215,7 +215,7 @@ def left_out_text(name: str, confusion: Confusion, labels: Collection[str]) -> s
 
 def _labels(summary: ScoreSummary) -> str:
     total = summary.labels.total()
-    return ", ".join(f"{label} {count} ({count / total:.0%})" for label, count in summary.labels.most_common())
+    return ", ".join(f"{label} {count} ({percent(count / total)})" for label, count in summary.labels.most_common())
 
 
 def _cells(summary: ScoreSummary) -> list[str]:
@@ -224,7 +224,7 @@ def _cells(summary: ScoreSummary) -> list[str]:
         str(summary.scored),
         "–" if summary.mean is None else f"{summary.mean:.3f}",
         "–" if interval is None else f"{interval[0]:.3f} … {interval[1]:.3f}",
-        "–" if summary.pass_share is None else f"{summary.pass_share:.1%}",
+        "–" if summary.pass_share is None else percent(summary.pass_share, 1),
         *("\n".join(f"{n} {why}" for why, n in counts.items()) or "0" for counts in (summary.skipped, summary.failed)),
         cost_text(summary.cost_usd, summary.unpriced),
     ]

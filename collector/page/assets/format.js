@@ -1,6 +1,9 @@
 // Figures and times as people read them.
 
-export const score = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
+/** A number without the sign of what rounds to 0. */
+export const fixed = (value, digits) => (+value.toFixed(digits) + 0).toFixed(digits);
+
+export const score = (value) => (value === null || value === undefined ? "–" : fixed(value, 2));
 
 /** The interval beside a mean: ± where it is symmetric, else its ends; of equal scores at an end of the scale, one. */
 export function margin({ mean, interval, scores }) {
@@ -10,10 +13,15 @@ export function margin({ mean, interval, scores }) {
   if (high === 1 && mean >= 1) return `true mean at least ${(Math.floor(low * 100 + 1e-7) / 100).toFixed(2)}${all}`;
   if (low === 0 && mean <= 0) return `true mean at most ${(Math.ceil(high * 100 - 1e-7) / 100).toFixed(2)}${all}`;
   const isSymmetric = Math.abs(high + low - 2 * mean) < 0.2 * (high - low);
-  return isSymmetric ? `(95 %: ± ${Math.max(high - mean, mean - low).toFixed(2)})` : `(95 %: ${low.toFixed(2)} to ${high.toFixed(2)})`;
+  return isSymmetric ? `(95 %: ± ${Math.max(high - mean, mean - low).toFixed(2)})` : `(95 %: ${score(low)} to ${score(high)})`;
 }
 
-export const percent = (share) => (share === null || share === undefined ? "–" : `${Math.round(share * 100)} %`);
+/** A share, with up to two digits where 0 % or 100 % would say that it is nothing or all. */
+export function percent(share) {
+  if (share === null || share === undefined) return "–";
+  const digits = [0, 1, 2].find((each) => +(share * 100).toFixed(each) % 100) ?? 0;
+  return `${(share * 100).toFixed(digits)} %`;
+}
 
 export const count = (number) => number.toLocaleString("en");
 

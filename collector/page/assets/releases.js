@@ -1,7 +1,7 @@
 // Releases: each new version beside the one before, with an interval that may be looked at at any time.
 
 import { byId, fill, h } from "./dom.js";
-import { count, moment, percent, score } from "./format.js";
+import { count, fixed, moment, percent, score } from "./format.js";
 
 const STATES = {
   worse: ["worse", "bad", "▼"],
@@ -40,4 +40,4 @@ function cell(text, conversations, what = `effectively ${count(Math.round(conver
   return h("td", { class: "number" }, text, h("span", { class: "what block" }, what));
 }
 
-const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`;
+const signed = (value) => `${fixed(value, 3) < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`;
