@@ -30,6 +30,12 @@ class DropState:
             self.life = DropLife(*self._begin)
             self._until = self.first
 
+    def begin(self, known: int) -> int:
+        """A begin that `life` knows, not before `first`. Both are 0 before an interval with scores has ended: then the
+        present one, which has the first scores.
+        """
+        return max(self.first, known) or self._until
+
     def advance(self, buckets: Mapping[int, Bucket], until: int) -> None:
         """Take the buckets, in order of time, up to but not `until`."""
         for number, bucket in buckets.items():

@@ -352,9 +352,9 @@ class WatchStage:
             or life.evidence > _SUSPICIOUS * detector.threshold
             or (worst is not None and worst.standard_errors > _SUSPICIOUS_ERRORS)
         ):
-            self._suspects[series] = max(drop.first, life.likely_start) * self.interval
+            self._suspects[series] = drop.begin(life.likely_start) * self.interval
             # a begin that moves with every look would ask the judge again
-            since = max(drop.first, life.start) * self.interval
+            since = drop.begin(life.start) * self.interval
             self.trust.note_incidents(evaluator, version, self.incidents(series))
             if has_fallen or is_below:
                 self._alerted[evaluator, version] = now

@@ -17,12 +17,13 @@ from collector.alerting.diagnosis.slices import ScoredItem
 from collector.alerting.rules.formats import prometheus
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.targets import detector, targets
-from collector.alerting.watch.stage import WatchRules, WatchStage
+from collector.alerting.watch.stage import JudgeTrust, WatchRules, WatchStage
 from collector.config.configured import Config
 from collector.logs.log import StoredRecord
 from collector.records.json import evaluation_to_json
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROP_EXPLAINED
+from collector.wording import minute_in_utc
 
 NOW = 1_795_000_000.0
 LABELS = {"evaluator": "exact", "monitor": "all", "slice": "model=m-2"}
@@ -172,6 +173,26 @@ async def test_where_nothing_could_be_looked_at_the_text_says_that() -> None:
     for alert in active:
         assert "There are too few conversations (" in alert.annotations["description"]
         assert "20 each are needed." in alert.annotations["description"]
+
+
+async def test_a_mean_that_is_below_its_target_from_its_first_minute_began_to_be_then() -> None:
+    """The text of a new version's first alert said "0 before 1970-01-01 00:00 UTC, 60 since"."""
+    asked: list[float] = []
+
+    def judge_since(_evaluator: str, _version: str, since: float, **_: object) -> None:
+        asked.append(since)
+
+    stage = watcher(Telemetry())
+    stage.trust = JudgeTrust(judge_since=judge_since)
+    async with stage.open_fold(0, None) as fold:
+        for number in range(60):
+            await fold.deliver([record(number, number * 0.2, 0.0, "m-1")])
+        active = await stage.look(NOW + 15.0)  # within the minute of the first score
+    minute = NOW // 60.0 * 60.0
+    assert active
+    assert all(f"(0 before {minute_in_utc(minute)}, 60 since)" in each.annotations["description"] for each in active)
+    assert all(each.since == minute for each in active)
+    assert set(asked) == {minute}, "the judge is compared since then"
 
 
 @pytest.mark.parametrize("after", [7, 0])
