@@ -152,12 +152,12 @@ async def test_a_wrong_password_ends_the_start_and_is_waited_for_later(secured_b
     try:
         mine.password_file.write_text("wrong\n")
         plan = await asyncio.to_thread(CliRunner().invoke, app, ["check", "-c", str(mine.process.path)])
-        assert "wrong user or password" in str(plan.exception)
+        assert "wrong user, password or mechanism" in str(plan.exception)
         await mine.process.launch()
         assert await mine.process.ended() == 2
         *_, line = mine.process.stderr.read_text().strip().splitlines()
         assert line.startswith("evalstream: log: Kafka at 127.0.0.1:"), line
-        assert "wrong user or password; correct security.username and security.password" in line
+        assert "wrong user, password or mechanism; correct security.username, security.password" in line
         mine.change_password("first")
         await mine.process.start()
         set_password(secured_broker.bootstrap, mine.user, "elsewhere")  # the file has the old one still
@@ -165,7 +165,7 @@ async def test_a_wrong_password_ends_the_start_and_is_waited_for_later(secured_b
             while (found := await mine.ready())[0] == 200:
                 await asyncio.sleep(0.5)
         assert f"refuses the user {mine.user} (SCRAM-SHA-" in found[1], found
-        assert "wrong user or password" in found[1], found
+        assert "wrong user, password or mechanism" in found[1], found
         mine.change_password("elsewhere")
         await asyncio.to_thread(send, secured_broker, topic, 0, 10)
         assert len(set(await mine.until_judged(10))) == 10

@@ -167,8 +167,9 @@ async def test_an_endpoint_that_refuses(secured_broker: Broker) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"password": "wrong"}, "refuses the user .*wrong user or password; correct security.username"),
-        ({"username": "nobody"}, "refuses the user nobody .*wrong user or password"),
+        ({"password": "wrong"}, "refuses the user .*wrong user, password or mechanism; correct security.username"),
+        ({"username": "nobody"}, "refuses the user nobody .*wrong user, password or mechanism"),
+        ({"mechanism": "SCRAM-SHA-256"}, "refuses the user .*SCRAM-SHA-256.* correct .*security.mechanism"),
         ({"ca": None}, "certificate that is not trusted .*; set security.ca"),
         ({"mechanism": "PLAIN"}, "refuses the user"),
         ({"protocol": "SASL_PLAINTEXT", "ca": None}, "TLS[?] Then set security.protocol"),
@@ -178,7 +179,7 @@ async def test_an_endpoint_that_refuses(secured_broker: Broker) -> None:
 async def test_what_is_wrong_is_said_at_once(
     secured_broker: Broker, changes: dict[str, Any] | None, sentence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    user = user_of(secured_broker, "right")
+    user = user_of(secured_broker, "right", "SCRAM-SHA-512")
     if changes is None:
         settings = settings_for(secured_broker, bootstrap_servers=[secured_broker.secure])
     else:

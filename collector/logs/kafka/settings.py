@@ -171,8 +171,8 @@ def login_sentence(settings: KafkaSettings) -> str:
         client = security.oauth.client_id if security and security.oauth else ""
         return f"refuses the token of the client {client}; see that it trusts the endpoint, the scope and the audience"
     return (
-        f"refuses the user {security.username} ({security.mechanism}): wrong user or password; "
-        "correct security.username and security.password, or password_file"
+        f"refuses the user {security.username} ({security.mechanism}): wrong user, password or mechanism; "
+        "correct security.username, security.password (or password_file) or security.mechanism"
     )
 
 
