@@ -69,8 +69,11 @@ def kafka_lines(config: Config, *, offline: bool = False, stages: Collection[str
     if refused:
         raise ConfigError("\n".join(refused))
     spans = config.exporters.get("spans")
-    if isinstance(spans, JudgedSpansSettings) and spans.kafka is not None and not offline and "export" in stages:
-        topic_of(spans.kafka)
+    if isinstance(spans, JudgedSpansSettings) and spans.kafka is not None and "export" in stages:
+        yield "kafka      export.spans"
+        yield f"           permissions: topics {spans.kafka.topic}: WRITE, DESCRIBE_CONFIGS"
+        if not offline:
+            topic_of(spans.kafka)
 
 
 def groups_of(config: Config) -> list[str]:
@@ -100,8 +103,7 @@ def _log_lines(config: Config, log: KafkaLogSettings, look: Look, stages: Collec
     partitions = plural(log.partitions, "partition")
     yield f"kafka      new topics: {partitions}, {copies}; records of {listed(forever)} are never deleted"
     yield f"           groups: {', '.join(groups)}"
-    yield f"           permissions: topics {log.prefix}.*: READ, WRITE, DESCRIBE_CONFIGS, and CREATE unless they exist;"
-    yield f"           groups {log.prefix}.*: READ"
+    yield from _permissions(f"{log.prefix}.*", f"{', '.join(SERVICE_RIGHTS)}, and CREATE unless they exist", log.prefix)
     settings = settings_of_log(log)
 
     def see() -> None:
@@ -131,12 +133,18 @@ def _source_lines(config: Config, number: int, source: KafkaSourceSettings, look
     topics = [topic for names in source.topics.values() for topic in names]
     groups = [f"{group_of(source, log)}.{kind}" for kind, names in source.topics.items() if names]
     yield f"kafka      source {', '.join(topics)}: groups {', '.join(groups)}"
-    yield "           permissions: READ of each, and DESCRIBE_CONFIGS for the alert EvalstreamRetentionNear"
+    read = "READ, and DESCRIBE_CONFIGS for the alert EvalstreamRetentionNear"
+    yield from _permissions(listed(topics), read, group_of(source, log))
     settings = settings_of_source(source, log)
     from collector.logs.kafka.topics import require_topics
 
     see = partial(require_topics, settings, topics)
     yield from look(f"{config.source}: receive.kafka[{number}]", settings, topics, groups, see)
+
+
+def _permissions(topics: str, operations: str, group: str) -> Iterator[str]:
+    yield f"           permissions: topics {topics}: {operations};"
+    yield f"           groups {group}.*: READ"
 
 
 def _unasked(*_: object) -> Iterator[str]:
