@@ -1,9 +1,9 @@
 """The export stage: folds that feed one exporter, from the evaluations log and, for feedback, from the labels log.
 
 Each exporter follows a log in a group of its own, so an exporter whose destination is down delays no other exporter.
-After a crash the records since the last commit, of about two seconds, are exported again, with the same ids. While
-commits fail, a fold waits, so that these do not become more. An exporter with the method `export_feedback` also gets
-feedback, as soon as the turns that it is about are known.
+After a crash, or if the partition moves while commits fail, the records since the last commit, of about two seconds,
+are exported again, with the same ids. While commits fail, a fold waits, so that these do not become more. An exporter
+with the method `export_feedback` also gets feedback, as soon as the turns that it is about are known.
 """
 
 import time
