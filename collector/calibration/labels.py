@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -14,6 +14,7 @@ from collector.records.grouping import group_by
 from collector.statistics.agreement import FEWEST, MIDDLE, ScoreScale
 from collector.statistics.bias import JudgedPair, labels_of
 from collector.statistics.correction import LabelledScore, WeightedScore
+from collector.telemetry.plain import to_terminal
 from collector.wording import listed, plural
 from evaluators.cases import Json
 from evaluators.identity import CASE_DIGEST
@@ -109,10 +110,11 @@ def label_of_answer(labels: Sequence[HumanLabel], draws: int) -> HumanLabel:
 
 
 def read_labels(
-    path: Path, scores: Mapping[str, WeightedScore], evaluator: str, *, lower_is_better: bool = False
-) -> list[HumanLabel]:
-    """The labels of a JSONL file whose judge's score is known. `scores` maps evaluation and turn ids to them. Lines
-    that name another evaluator are about something else, whatever their turn is.
+    path: Path, scores: Mapping[str, WeightedScore], evaluator: str, *, lower_is_better: bool = False,
+    report: Callable[[str], None] = to_terminal,
+) -> list[HumanLabel]:  # fmt: skip
+    """The labels of a JSONL file whose judge's score is known; a `report` says how many others there are. `scores` maps
+    evaluation and turn ids to them. Lines that name another evaluator are about something else, whatever their turn is.
 
     Lines that name the same evaluation or turn are of several people; of one person (`who`) the last counts. Lines of
     `score --output` whose case has changed in between are about several answers.
@@ -128,9 +130,11 @@ def read_labels(
     if len(versions) > 1:
         scored = listed([f"{number:,} by version {version}" for version, number in versions.items()])
         raise ConfigError(f"{path}: its scores are {scored} of {evaluator}; keep the lines of one evaluator_version")
-    people = dict[object, list[HumanLabel]]()
+    people, unknown = dict[object, list[HumanLabel]](), 0
     for number, row in enumerate(rows):
-        if (judged := _judge_score(row, scores)) is not None:
+        if (judged := _judge_score(row, scores)) is None:
+            unknown += 1
+        else:
             name = next((name for name in row.names if name in scores), "")
             human = row.human_score(lower_is_better=lower_is_better)
             label = HumanLabel(
@@ -150,6 +154,9 @@ def read_labels(
             f"{path}: no judge's score is known for its {plural(len(rows), 'label')}; write score beside human, or "
             "the evaluation_id or turn_id of an evaluation in the log by this version of the evaluator"
         )
+    if unknown:
+        why = f"They have no score, and the log has none of their answers by this version of {evaluator}"
+        report(f"Not used: {unknown:,} of {plural(len(rows), 'label')} in {path}. {why}.")
     return [mean_label(labels) for labels in people.values()]
 
 

@@ -55,6 +55,7 @@ from collector.statistics.certificate import Certificate, JudgedVerdict, Verdict
 from collector.statistics.conversations import by_conversation
 from collector.statistics.correction import LabelledScore, WeightedScore, weighted_mean
 from collector.statistics.intervals import mean_text
+from collector.telemetry.plain import to_terminal
 from collector.telemetry.wide_console import figures_table, report_text
 from collector.wording import at_least, at_most, listed, percent, plural
 from evaluators.cases import Json
@@ -430,15 +431,19 @@ def _labels(
     by_preference = sorted(ledger.scored, key=lambda one: one.monitor == options.monitor)
     known = {name: one for one in by_preference for name in one.names}
     scores = {name: one.judged for name, one in known.items()}
-    labels = read_labels(options.labels, scores, version[0], lower_is_better=lower_is_better)
+    unused = list[str]()
+    labels = read_labels(options.labels, scores, version[0], lower_is_better=lower_is_better, report=unused.append)
+    if options.json and unused:  # the text has it at its end
+        to_terminal(unused[0])
     labels = [replace(label, name=known[label.name].names[0] if label.name else "") for label in labels]
     segments = {label.name: label.segment for label in labels}
     page = [replace(label, segment=segments.get(label.name, "all"), monitor="") for label in labels_of_queue(page)]
-    both, own = _one_each((*labels, *page)), _notes_on_shares(labels, ledger)
+    both, own = _one_each((*labels, *page)), (*unused, *_notes_on_shares(labels, ledger))
     of_page = f"{ledger.count(page)} of the page"
     if (why := why_alone(labels, page, ledger)) is not None:
         return _one_each(labels), (*own, f"Not used: {of_page}, {why}.") if page else own
-    return both, (*notes, *_notes_on_shares([*labels, *page], ledger), f"{of_page} count as well as those of the file.")
+    of_both = _notes_on_shares([*labels, *page], ledger)
+    return both, (*notes, *unused, *of_both, f"{of_page} count as well as those of the file.")
 
 
 def _one_each(labels: Iterable[HumanLabel]) -> list[HumanLabel]:

@@ -8,11 +8,13 @@ from collector.calibration.label_lines import label_lines
 from collector.calibration.labels import HumanLabel, by_subject, evaluations_by_id, label_of_line
 from collector.calibration.page_labels import LabelIndex
 from collector.commands.replay.comparison import EvaluationPair, MeanChange, change
+from collector.errors import ConfigError
 from collector.logs.log import Log
 from collector.logs.whole_log import read_records
 from collector.past.evaluations import key_of
 from collector.statistics.agreement import FEWEST, ScoreScale
-from collector.wording import plural
+from collector.telemetry.plain import to_terminal
+from collector.wording import listed, plural
 from evaluators.results import Evaluation
 
 _EXAMPLE = '{"evaluation_id": "…", "human": true}, as labels next does'
@@ -61,13 +63,21 @@ def labels_of_file(
     """The labels of a file, by the evaluation, turn or conversation that each line names.
 
     Raises:
-        ConfigError: the file cannot be read, or a line is not a label.
+        ConfigError: the file cannot be read, a line is not a label, or none is of an answer that is compared.
     """
-    lines, labels = label_lines(path, _EXAMPLE, remedy="; name another file with --labels"), list[HumanLabel]()
+    remedy = "; name another file with --labels"
+    lines, labels, used = label_lines(path, _EXAMPLE, remedy), list[HumanLabel](), set[int]()
     for name, scale in scales.items():
         known = evaluations_by_id([evaluation for evaluation in past if evaluation.evaluator == name])
-        own = (line for line in lines if line.evaluator in (None, name))
+        own = [line for line in lines if line.evaluator in (None, name) and not known.keys().isdisjoint(line.row.names)]
         labels += [label_of_line(line, known, lower_is_better=scale.lower_is_better) for line in own]
+        used.update(line.number for line in own)
+    scored = f"of an answer in the log that {listed(scales)} scored"
+    if not used:
+        raise ConfigError(f"{path}: no label is {scored}{remedy}")
+    number = sum(line.evaluator is None or line.evaluator in scales for line in lines)
+    if unknown := number - len(used):
+        to_terminal(f"{path}: left out {unknown:,} of {plural(number, 'label')}, not {scored}")
     return by_subject(labels, past)
 
 

@@ -97,6 +97,23 @@ def test_means_are_weighted_and_of_the_configured_version_alone(tmp_path: Path) 
         assert "Not used: 7 scores of other versions of helpful or other judges." in found["notes"]
 
 
+def test_labels_of_no_known_score_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half of a file with mangled ids was left out without a word."""
+    of, given = config(tmp_path), tmp_path / "labels.jsonl"
+    names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
+    logged = [judged(n, **names, score=float(n % 2)) for n in range(4)]
+    asyncio.run(fill(of, logged, []))
+    ids = [each.evaluation_id for each in logged]
+    given.write_text("\n".join(json.dumps({"human": True, "evaluation_id": one}) for one in (*ids, "mangled", "gone")))
+    options = CalibrateOptions(labels=given, evaluator="helpful", json=True)
+    why = "They have no score, and the log has none of their answers by this version of helpful."
+    note = f"Not used: 2 of 6 labels in {given}. {why}"
+    assert note in json.loads(calibrate(of, options))["notes"]
+    assert note in capsys.readouterr().err, "a program that reads one figure passes no note on"
+    assert note in " ".join(calibrate(of, replace(options, json=False)).split())
+    assert not capsys.readouterr().err, "the text says it once"
+
+
 def test_lines_with_an_empty_conversation_are_of_no_answer_in_the_log(tmp_path: Path) -> None:
     """A draw of such lines, with the judge's scores in them, ended the command with a KeyError."""
     of, given = config(tmp_path), tmp_path / "labels.jsonl"

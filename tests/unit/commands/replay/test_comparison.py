@@ -24,6 +24,7 @@ from collector.commands.replay.replay import (
     compared_evaluators,
     same_verdict_text,
 )
+from collector.errors import ConfigError
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.past.evaluations import EvaluationFilter, PastEvaluation, key_of, select
@@ -178,3 +179,20 @@ async def test_a_turn_that_two_monitors_judge_is_compared_once_and_the_labels_of
     wanted = {key_of(often): (0.5, 0.75, 1.0), key_of(other): (1.0, 0.75, 1.0)}
     for found_labels in (await labels_of_page(log, past, scales), labels_of_file(path, past, scales)):
         assert {key: (each.human, each.probability, each.weight) for key, each in found_labels.items()} == wanted
+
+
+def test_a_file_says_which_of_its_labels_are_of_nothing_that_is_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of mangled ids looked like a file that somebody had filled in half."""
+    path, past = tmp_path / "labels.jsonl", [bare(1, 0.8), bare(2, 0.8)]
+    scales = {"helpful": ScoreScale(0.5)}
+    unknown = [{"evaluation_id": "mangled", "human": True}] * 3
+    other = {"evaluation_id": "1", "evaluator": "polite", "human": True}
+    path.write_text("\n".join(map(json.dumps, [*unknown, other])))
+    with pytest.raises(ConfigError, match="no label is of an answer in the log that helpful scored; name another file"):
+        labels_of_file(path, past, scales)
+    known = [{"evaluation_id": each.evaluation_id, "human": True} for each in past]
+    path.write_text("\n".join(map(json.dumps, [*known, *unknown, other])))
+    assert len(labels_of_file(path, past, scales)) == 2
+    assert "left out 3 of 5 labels, not of an answer in the log that helpful scored" in capsys.readouterr().err
