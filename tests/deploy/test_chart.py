@@ -23,6 +23,7 @@ from collector.telemetry.series import CONSUMER_LAG_RECORDS, EVALUATIONS_RUNNING
 CHART = DEPLOY / "helm" / "evalstream"
 STAGES = ("receive", "assemble", "evaluate", "export")
 SOURCE = "config.receive.kafka[0].bootstrap_servers={k:9092},config.receive.kafka[0].traces={spans}"
+LOGIN = "config.log.kafka.security.protocol=SASL_SSL,config.log.kafka.security.mechanism=PLAIN"
 RULES = """
 groups:
   - name: evalstream
@@ -236,6 +237,27 @@ def test_secrets_are_references():
         assert key == {"name": "evalstream", "key": "openai-api-key"}
 
 
+def test_what_no_pod_would_have_is_noted(tmp_path: Path):
+    """Variables and files that nothing sets, and topics without a stage that reads them, were rendered without a word."""
+    files = {"ca": "/run/secrets/kafka/ca.pem", "password_file": "/run/secrets/kafka2/password"}
+    security = {"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": "me", **files}
+    config = {
+        "log": {"kafka": {"security": security, "prefix": "${env:PREFIX:-evalstream}"}},
+        "judges": {"main": {"model": "${env:MODEL}-${env:SIZE}", "base_url": "${env:URL}"}},
+        "receive": {"kafka": [{"bootstrap_servers": ["k:9092"], "traces": ["spans"]}]},
+    }
+    mount = "extraVolumeMounts[0].mountPath=/run/secrets/kafka,extraVolumeMounts[0].name=kafka"
+    secret = "secretEnv[0].name=SIZE,secretEnv[0].secret=a,secretEnv[0].key=b"
+    notes = _notes(tmp_path, config, "--set", f"env.MODEL=m,{mount},{secret},stages.receive.enabled=false")
+    assert [line for line in notes if line.startswith(("config has", "No pod"))] == [
+        "No pod of this release reads the topics of config.receive.kafka: stages.receive.enabled is false.",
+        "config has ${env:OPENAI_API_KEY}, which neither secretEnv nor env sets: without it no pod starts.",
+        "config has ${env:URL}, which neither secretEnv nor env sets: without it no pod starts.",
+        "config has /run/secrets/kafka2/password, which is on no volume of extraVolumeMounts: without it no pod starts.",
+    ]
+    assert not [line for line in _notes(tmp_path, {}) if line.startswith(("config has", "No pod"))]
+
+
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 def test_the_configuration_it_makes_is_right(kind: str):
     (config_map,) = [each for (kind_, _), each in _resources().items() if kind_ == "ConfigMap"]
@@ -364,6 +386,17 @@ def test_the_schema_refuses(wrong: str):
             "config.export.jsonl.path=/kept2/scores.jsonl,extraVolumeMounts[0].mountPath=/kept,extraVolumeMounts[0].name=kept",
             "config.export.jsonl.path: /kept2/scores.jsonl is on no volume",
         ),
+        (
+            f"{LOGIN},config.log.kafka.security.password=geheim",
+            "config.log.kafka.security.password: all who may read the ConfigMap could read this secret; put it into a",
+        ),
+        (
+            f"{SOURCE},config.receive.kafka[0].security.protocol=SASL_SSL,config.receive.kafka[0].security.password=x",
+            "config.receive.kafka[0].security.password: all who may read the ConfigMap",
+        ),
+        ("config.judges.main.api_key=sk-1", "that secretEnv names, and write ${env:NAME}"),
+        ("config.receive.otlp_http.auth.tokens={0123456789abcdef}", "config.receive.otlp_http.auth.tokens[0]: all who"),
+        ("config.redact.key=0123456789abcdef", "config.redact.key: all who may read"),
     ],
 )
 def test_a_pasted_file_that_pods_could_not_run_with_is_refused(wrong: str, sentence: str):
@@ -382,6 +415,9 @@ def test_a_pasted_file_that_pods_could_not_run_with_is_refused(wrong: str, sente
         "config.evaluate.shutdown_grace=59.5s",
         "config.evaluate.shutdown_grace=900ms,terminationGracePeriodSeconds=1",
         "config.evaluate.shutdown_grace=${env:GRACE}",
+        "config.judges.main.api_key=EMPTY",
+        f"{LOGIN},config.log.kafka.security.password=${{env:KAFKA_PASSWORD}}",
+        f"{LOGIN},config.log.kafka.security.password=null",
         "stages.assemble.replicas=16,autoscaling.maxReplicas=20",
         "stages.evaluate.replicas=20,autoscaling.enabled=true",
         "stages.export.replicas=20,stages.export.enabled=false",

@@ -29,6 +29,7 @@ group of many: a file that is pasted under `config` may say so. Ports are values
 */}}
 {{- define "evalstream.refuse" -}}
 {{- $config := .Values.config }}
+{{- include "evalstream.literals" (list "config" (omit .Values.config "evaluators" "monitors")) }}
 {{- range $section, $value := dict "export.prometheus" "metricsPort" "receive.otlp_http" "otlpPort" "receive.otlp_grpc" "otlpGrpcPort" }}
 {{- $own := $config }}
 {{- range splitList "." $section }}{{ $own = index $own . | default dict }}{{ end }}
@@ -86,6 +87,24 @@ group of many: a file that is pasted under `config` may say so. Ports are values
 {{- range $key, $number := $replicas }}{{ if gt (int $number) $partitions }}
 {{- printf "%s: %v is more than config.log.kafka.partitions: %d, and a pod without a partition does nothing; set %d or less" $key $number $partitions $partitions | fail }}
 {{- end }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/*
+Refuses secrets that stand in the configuration itself: all who may read the ConfigMap would have them. Given is a list: a
+place in the configuration, and what is there. Servers without a login take `none` or EMPTY as a key.
+*/}}
+{{- define "evalstream.literals" -}}
+{{- $place := index . 0 }}
+{{- range $key, $value := index . 1 }}
+{{- $here := ternary (printf "%s[%v]" $place $key) (printf "%s.%v" $place $key) (kindIs "int" $key) }}
+{{- if or (kindIs "map" $value) (kindIs "slice" $value) }}
+{{- include "evalstream.literals" (list $here $value) }}
+{{- else if and $value (regexMatch "\\.(api_key|client_secret|password|secret|secret_key|token|tokens\\[[0-9]+\\]|redact(\\..+)?\\.key)$" $here) }}
+{{- if not (regexMatch "(?i)\\$\\{env:|^(none|empty)$" (toString $value)) }}
+{{- printf "%s: all who may read the ConfigMap could read this secret; put it into a Secret that secretEnv names, and write ${env:NAME}" $here | fail }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 
