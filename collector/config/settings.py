@@ -485,7 +485,7 @@ class JudgeSettings(Section):
 
     def _mistakes_of_api(self) -> Iterator[str]:
         if self.api != "chat" and self.kind != "openai":
-            yield "api: a judge of your own speaks to its endpoint itself; remove the key"
+            yield "api: is for endpoints that write (kind: openai); remove the key"
         if self.api == "systemone" and "base_url" not in self.model_fields_set:
             yield "base_url: is missing; System One endpoints have no common address, write https://host/v1"
         for name in _WITHOUT.get(self.api, ()):

@@ -5,12 +5,13 @@ import sys
 from collections.abc import Iterable
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
-from typing import Any
+from typing import Any, get_args
 
 from collector.errors import ConfigError
 from collector.plugins.folder import folders
 from collector.plugins.shapes import EVALUATORS, REDACTORS, THINGS, breaches
-from collector.wording import suggestion
+from collector.wording import suggestion, unknown
+from evaluators.cases import Scope
 from evaluators.evaluator import Evaluator
 from evaluators.promises import FAULTS, call_breaches, place_of
 
@@ -63,9 +64,12 @@ def evaluator_class(kind: str, scope: object = None) -> type[Evaluator[Any]]:
     Raises:
         ConfigError: there is none, it is not an evaluator, or it scores something else.
     """
-    if scope == "conversation" and f"{CONVERSATIONAL}{kind}" in names(EVALUATORS):
+    has_both = f"{CONVERSATIONAL}{kind}" in names(EVALUATORS)
+    if scope == "conversation" and has_both:
         kind = f"{CONVERSATIONAL}{kind}"
     loaded = _evaluator_class(kind)
+    if scope not in (None, *get_args(Scope)):
+        raise ConfigError(unknown("scope", str(scope), get_args(Scope) if has_both else [loaded.scope]))
     if scope not in (None, loaded.scope):
         raise ConfigError(f"{kind} scores a {loaded.scope}, so scope cannot be {scope!r}; remove the key scope")
     return loaded

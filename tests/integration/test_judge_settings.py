@@ -166,7 +166,7 @@ def test_two_judges_are_checked(judge: object, definition: dict[str, Any], mista
         ({"api": "decisions", "temperature": 0.5}, "temperature: means nothing with api: decisions; remove the key"),
         ({"api": "anthropic", "seed": 1}, "seed: means nothing with api: anthropic; remove the key"),
         ({"api": "decisions", "extra_body": {"questions": []}}, "questions is what evalstream itself writes"),
-        ({"api": "responses", "kind": "a:B"}, "api: a judge of your own speaks to its endpoint itself; remove the key"),
+        ({"api": "responses", "kind": "a:B"}, "api: is for endpoints that write (kind: openai); remove the key"),
         ({"api": "decision"}, "judges.main.api"),
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",

@@ -50,6 +50,26 @@ def test_unknown_keys_get_the_nearest_known_one() -> None:
     assert line == "my.yaml: evaluators.helpful.criterai: unknown key; did you mean 'criteria'?"
 
 
+@pytest.mark.parametrize(
+    ("kind", "scope", "remedy"),
+    [
+        ("g_eval", "conv", "unknown scope 'conv'; choose from turn, conversation"),
+        ("g_eval", "conversations", "unknown scope 'conversations'; did you mean 'conversation'?"),
+        ("exact_match", "conv", "unknown scope 'conv'; choose from turn"),
+        (
+            "exact_match",
+            "conversation",
+            "exact_match scores a turn, so scope cannot be 'conversation'; remove the key scope",
+        ),
+    ],
+)
+def test_a_mistyped_scope_gets_the_scopes_that_the_kind_has(kind: str, scope: str, remedy: str) -> None:
+    """The advice was to remove the key, and then the evaluator scored turns without a word."""
+    assert (
+        mistakes(evaluators={"exact": {"kind": kind, "scope": scope}})[0] == f"my.yaml: evaluators.exact.kind: {remedy}"
+    )
+
+
 def test_a_missing_required_key_says_what_to_write() -> None:
     assert mistakes(judges={"main": {}}) == [
         "my.yaml: judges.main.model: is missing; needed: the model's name at the endpoint"
