@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
-from collector.evaluate.budget.controller import ALL_MONITORS, BudgetUsage
+from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController, BudgetUsage
 from collector.evaluate.budget.windows import DAY, HOUR, PERIODS
 from collector.evaluate.outcomes import resumed_here
 from collector.evaluate.plan import Plan
+from collector.logs.log import Log
 from collector.page.score_series import WEEK
 from collector.page.sources import AlertView, BudgetView, DeferredView, DropView, Traffic, TrafficView
 from collector.page.view import EvaluatorView, OutcomeCounts, View
@@ -86,6 +88,19 @@ def budget_views(spendings: Iterable[BudgetUsage]) -> Sequence[BudgetView]:
         )
         for usage in spendings
     ]
+
+
+def budget_usages(
+    own: BudgetController | None, turns: Log, plan: Plan, view: View, now: float
+) -> Iterator[BudgetUsage]:
+    """The usage of every budget. `own` is None where other processes evaluate the turns log.
+
+    Only this process evaluates a log that is not shared: while it lacks partitions, they are not read back yet.
+    """
+    if own is None or (turns.shared and 0 < own.owned_partitions < turns.partitions):
+        return usage_from_view(plan, view, now)
+    known = own.owned_partitions == turns.partitions
+    return (usage if known else replace(usage, spent_usd=None) for usage in own.usages(now))
 
 
 def usage_from_view(plan: Plan, view: View, now: float) -> Iterator[BudgetUsage]:

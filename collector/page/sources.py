@@ -58,12 +58,15 @@ def not_evaluated(name: str, within: float) -> AlertView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetView:
-    """Money that may be spent in any `period` (hour or day), and that was in the last. `monitor` None means all."""
+    """Money that may be spent in any `period` (hour or day), and that was in the last. `monitor` None means all.
+
+    `spent_usd` is None while it is not known yet, as in the first seconds of a process.
+    """
 
     monitor: str | None = None
     period: str
     limit_usd: float
-    spent_usd: float
+    spent_usd: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

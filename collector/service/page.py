@@ -64,9 +64,9 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
         return "" if owned == of else f"This process evaluates {owned} of {of} partitions."
 
     def current_budgets() -> Sequence[BudgetView]:
-        if evaluating is None or others():
-            return providers.budget_views(providers.usage_from_view(current.plan, page.view, process.clock()))
-        return providers.budget_views(evaluating.budgets.usages(process.clock()))
+        own = None if evaluating is None else evaluating.budgets
+        usages = providers.budget_usages(own, process.logs.turns, current.plan, page.view, process.clock())
+        return providers.budget_views(usages)
 
     def current_traffic() -> Traffic:
         return Traffic(unknown=others()) if others() else providers.traffic(process.telemetry, page.view.outcomes)

@@ -346,14 +346,19 @@ async def test_nothing_moves_while_it_updates(chromium: Chromium) -> None:
 async def test_alerts_budgets_dead_letters_and_traffic_are_shown_where_there_are_some(chromium: Chromium) -> None:
     sources = Sources(
         alerts=lambda: [AlertView(name="QualityDropped", monitor="helpdesk", evaluator="grounded", summary="Mean fell by 0.2.", since=1.0)],
-        budgets=lambda: [BudgetView(period="day", limit_usd=10.0, spent_usd=8.5)],
+        budgets=lambda: [
+            BudgetView(period="day", limit_usd=10.0, spent_usd=8.5),
+            BudgetView(monitor="helpdesk", period="hour", limit_usd=6.0, spent_usd=None),
+        ],
         configuration=lambda: ConfigurationView(number=3, since=time.time() - 60.0),
         dead_letters=lambda: [DropView(stage="assemble", reason="too_large", count=3)],
         traffic=lambda: Traffic([TrafficView(monitor="helpdesk", counts={"sampled": 40, "sampled_out": 360})]),
     )  # fmt: skip
     async with showing(sources=sources) as shown, chromium.browsing(shown.url()) as tab:
         assert "Mean fell by 0.2." in await tab.locator("#alerts").inner_text()
-        assert "$8.50 of $10.00 in the last day" in await tab.locator("#cost").inner_text()
+        cost = await tab.locator("#cost").inner_text()
+        assert "$8.50 of $10.00 in the last day" in cost
+        assert "helpdesk: how much of the budget of $6.00 was spent in the last hour is not known yet" in cost
         assert (await tab.locator("#monitors-note").inner_text()).startswith("configuration 3 since ")
         assert "3 at assemble: too large" in await tab.locator("#dead").inner_text()
         assert "400 turns matched" in await tab.locator("#funnel").inner_text()

@@ -31,13 +31,13 @@ _SHARE_RATE = 0.02  # the same in the share that a monitor pays for; small, sinc
 class BudgetUsage:
     """A budget, and what was spent of it in the last `period` seconds, in US dollars.
 
-    `monitor` is "" for the budget of all monitors together.
+    `monitor` is "" for the budget of all monitors together. `spent_usd` is None where it is not known.
     """
 
     monitor: str
     period: float
     limit_usd: float
-    spent_usd: float
+    spent_usd: float | None
 
 
 class PartitionBudget:

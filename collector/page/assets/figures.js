@@ -91,11 +91,13 @@ function pair(name, value) {
 }
 
 function budget({ monitor, period, limit_usd: limit, spent_usd: spent }) {
+  const name = monitor ?? "all monitors";
+  if (spent === null) return h("div", { class: "budget" }, h("p", {}, h("b", {}, name), `: how much of the budget of ${money(limit)} was spent in the last ${period} is not known yet`));
   const share = limit > 0 ? spent / limit : 1;
   const text = `the budget paid ${money(spent)} of ${money(limit)} in the last ${period}`;
   return h("div", { class: "budget" },
-    h("p", {}, h("b", {}, monitor ?? "all monitors"), `: ${text}`, h("span", { class: "what" }, ` ${percent(share)}`)),
-    h("div", { class: "bar", role: "meter", "aria-label": `Budget of ${monitor ?? "all monitors"}`, "aria-valuemin": 0, "aria-valuemax": limit, "aria-valuenow": spent, "aria-valuetext": text },
+    h("p", {}, h("b", {}, name), `: ${text}`, h("span", { class: "what" }, ` ${percent(share)}`)),
+    h("div", { class: "bar", role: "meter", "aria-label": `Budget of ${name}`, "aria-valuemin": 0, "aria-valuemax": limit, "aria-valuenow": spent, "aria-valuetext": text },
       h("span", { "data-kind": share >= 1 ? "bad" : share >= 0.8 ? "warn" : "good", style: { width: `${Math.min(100, share * 100)}%` } })));
 }
 

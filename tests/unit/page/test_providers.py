@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from evaluation_samples import START, scored
 
 from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController, BudgetUsage
@@ -11,7 +12,9 @@ from collector.evaluate.budget.windows import DAY, HOUR, Budget
 from collector.evaluate.deferred.deferred_evaluations import WaitingRoom, WaitingRoomLimits
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.logs.memory import MemoryLog
 from collector.page.providers import (
+    budget_usages,
     budget_views,
     criteria_of,
     deferred_view,
@@ -107,6 +110,28 @@ def test_budgets_are_those_of_all_partitions():
         BudgetView(monitor="helpdesk", period="day", limit_usd=10.0, spent_usd=0.2),
         BudgetView(monitor=None, period="day", limit_usd=20.0, spent_usd=0.7),
     ]
+
+
+@pytest.mark.parametrize(
+    ("own", "of", "shared", "spent"),
+    [
+        (0, 1, False, None), (1, 2, False, None), (0, 2, True, None),  # a start: partitions are not read back yet
+        (1, 2, True, 0.25), (2, 2, True, 0.0), (1, 1, False, 0.0),
+    ],
+)  # fmt: skip
+def test_what_was_spent_before_a_budget_is_never_its_spending_while_its_state_is_read_back(
+    own: int, of: int, *, shared: bool, spent: float | None
+) -> None:
+    """The page showed $14.29 of $6 for the first seconds of a process: all that live scores had cost in the hour."""
+    view, now, plan = View([]), START.timestamp(), Plan((Monitor("helpdesk", (), {}, budget=Budget(usd_per_hour=6.0)),))
+    before = START - timedelta(seconds=60)
+    view.add_evaluation(scored(1, monitor="helpdesk", cost_usd=0.25, started_at=before, ended_at=before), 0, 1, 1.0)
+    budgets, turns = BudgetController(plan, of), MemoryLog("turns", of)
+    turns.shared = shared
+    for partition in range(own):
+        budgets.add_partition(partition, now, None, ())
+    assert list(budget_usages(budgets, turns, plan, view, now)) == [BudgetUsage("helpdesk", HOUR, 6.0, spent)]
+    assert list(budget_usages(None, turns, plan, view, now)) == [BudgetUsage("helpdesk", HOUR, 6.0, 0.25)]
 
 
 def test_where_others_judge_what_was_spent_is_seen_in_the_evaluations():
