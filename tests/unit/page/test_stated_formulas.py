@@ -151,7 +151,7 @@ def test_the_mean_by_audits_its_error_and_lambda_are_those_of_the_stated_formula
         of = each.subject.conversation_id
         sums[of] = list(map(float.__add__, sums[of], more))
     names = zip(("w", "wx", "a", "ax", "ay"), np.array(list(sums.values())).T, strict=True)
-    by_hand = by_statement("judges.md", "`w` is the sum of weights", **dict(names))
+    by_hand = by_statement("judges.md", "`w`: weights", **dict(names))
     corrected = shown(evaluations, audit_version="a")["corrected"]
     assert corrected["mean"] == pytest.approx(by_hand["mean"], abs=1e-9)
     assert corrected["audits"] == pytest.approx(by_hand["n"], abs=1e-9)
