@@ -16,7 +16,8 @@ bound follows from the last 1,000 conversations of the same series:
   larger scale would let the detector find a drop later. Before that, each weight is divided by the largest factor that
   evalstream's rate has given to the last 20 scores: a budget that has lowered the rate for a while leaves heavy scores,
   and the detector would be blind until 1,000 conversations have followed. The mean is at its target at all times or
-  not, so a factor that is the same for all scores of a time changes no guarantee.
+  not, so a factor that is the same for all scores of a time changes no guarantee. It changes only by more than a boost
+  does: among a few scores, there may be only boosted ones.
 
 Until 20 conversations are known, a score weighs at most 20 times the weight that evalstream's own sampling gives it,
 and the scale is four times the largest weight so far. Each process bounds weights for itself; a restart begins again.
@@ -164,6 +165,11 @@ _COVERED = 0.95
 the detector."""
 _SCORES = 4.0
 """Until weights are known, the scale has room for this number of scores of one conversation."""
+_BOOST = 4.0
+"""The factor by which a boost raises the rate, at most. A change of the rate that is not larger changes no level: after
+some boosted scores, the next one that is not would lose its larger weight."""
+_LEAST = _BOOST**2
+"""The largest recent weight, levelled: so the least, boosted after a small change of the rate, is 1."""
 _STEPS = 8
 """The number of bins per doubling of the weight. With 8 bins the scale is at most 9 % too large."""
 
@@ -233,6 +239,8 @@ class WeightHistory:
 
     largest: float = 0.0
     """The largest levelled weight that any score has had."""
+    level: float = 0.0
+    """The divisor of weights, by the rates before."""
     rates: deque[float] = field(default_factory=partial(deque[float], maxlen=_ENOUGH))
     """The factors that evalstream's rate has given to the last scores."""
     _recent: deque[_Conversation] = field(default_factory=deque[_Conversation])
@@ -316,7 +324,9 @@ class BoundedSums:
     ) -> BoundedIncrements:
         """Add a score that was made at `time` (s). The result's `evidence` holds only for scores in [0, 1]."""
         history = self._histories.setdefault(series, WeightHistory())
-        level = max(history.rates, default=weight.rate)
+        level, recent = history.level, max(history.rates, default=weight.rate) / _LEAST
+        if not level / _BOOST < recent * (1.0 + 1e-9) <= level * (1.0 + 2e-9):
+            level = history.level = recent
         history.rates.append(weight.rate)
         sums, passed = self._conversations.visit((series, conversation), time)
         if passed is None:
@@ -336,5 +346,5 @@ class BoundedSums:
             sums.shares.add(min(admitted / level / scale, 1.0 - sums.shares.w), score), weight.full - admitted, before,
         )  # fmt: skip
         sums.hour += admitted
-        history.grow(sums, admitted, admitted / max(level, weight.rate))
+        history.grow(sums, admitted, admitted / max(level, weight.rate / _LEAST))
         return grown

@@ -16,7 +16,7 @@ from collector.statistics.bounded_sums import LARGEST
 from collector.statistics.conversations import FADE_DAY, PAUSE
 from collector.statistics.incident import DropDetector
 
-HISTORY, ENOUGH, COVERED, SCORES, STEPS = 1000, 20, 0.95, 4.0, 8
+HISTORY, ENOUGH, COVERED, SCORES, STEPS, BOOST, LEAST = 1000, 20, 0.95, 4.0, 8, 4.0, 16.0
 """As in `collector.statistics.bounded_sums`."""
 HOUR, DAY, FADE = 60.0, PAUSE / 60.0, FADE_DAY / 60.0
 """In minutes, as times are. Conversations here end before a day without a score has passed, or a week."""
@@ -74,7 +74,7 @@ def _admitted(turns: Turns) -> list[tuple[float, ...]]:
     places: list[int] = []
     of: dict[int, int] = {}
     rates: deque[float] = deque(maxlen=ENOUGH)
-    oldest, total, all_levelled, largest, top = 0, 0.0, 0.0, 0.0, 0
+    oldest, total, all_levelled, largest, top, level = 0, 0.0, 0.0, 0.0, 0, 0.0
     counts, weights = [0] * 256, [0.0] * 256
     found: list[tuple[float, ...]] = []
     log2, ceil = math.log2, math.ceil
@@ -86,7 +86,9 @@ def _admitted(turns: Turns) -> list[tuple[float, ...]]:
         turns.score.tolist(),
         strict=True,
     ):
-        level = max(rates, default=own)
+        recent = max(rates, default=own) / LEAST
+        if not level / BOOST < recent * (1.0 + 1e-9) <= level * (1.0 + 2e-9):
+            level = recent
         rates.append(own)
         one = of.get(key, -1)
         if one < 0 or time - lasts[one] > DAY:
@@ -131,7 +133,7 @@ def _admitted(turns: Turns) -> list[tuple[float, ...]]:
         wys[one] = wy + admitted * score
         shares[one] = share + part
         share_ys[one] = share_y + part * score
-        noted = admitted / max(level, own)
+        noted = admitted / max(level, own / LEAST)
         largest = max(largest, noted)
         ws[one] = w + admitted
         in_hour[one] += admitted
