@@ -624,8 +624,8 @@ def rejudge(
     what: Annotated[
         Literal["failed", "unscored", "all"],
         Option(
-            help="failed: what failed. unscored: also what was never judged by the evaluator, whatever its version. "
-            "all: also what was judged by another version."
+            help="failed: what failed. unscored: also what no version of the evaluator has judged. "
+            "all: also what only another version has judged."
         ),
     ] = "unscored",
     reasons: Annotated[list[str] | None, Option("--reason", help="Only what has this reason; repeatable.")] = None,
@@ -802,8 +802,7 @@ def diagnose(
     """Find the part of the traffic that explains a drop in scores.
 
     Compares every value of the evaluations' attributes, and every two together, with the rest of the traffic before and
-    after. Names the parts that surely fell, and more than the rest, how much of the drop each explains, and
-    evaluations to read; or says that there are none.
+    after. Names the parts that surely fell more than the rest, each with its share of the drop and evaluations to read.
     """
     from collector.commands.diagnose.diagnose import DiagnoseOptions, diagnose as explain
 

@@ -172,7 +172,9 @@ def test_without_a_threshold_judges_are_compared_by_their_scores(config: Path, c
     assert strong["scored"] == 120
     assert 0.8 < strong["agreement"]["value"] < 0.95, "scores of 9 and 2 are near people's, and not theirs"
     text = " ".join(run(config, cases, "--judge", "strong", "--judge", "mini", "--repeat", "1").split())
-    assert "without verdicts, agreement and again are 1 less the mean distance of scores" in text, "of graded ones, too"
+    assert "without verdicts, agreement and again are 1 minus the mean distance of scores" in text, (
+        "of graded ones, too"
+    )
 
 
 def test_the_table_says_what_follows(config: Path, cases: Path) -> None:

@@ -120,7 +120,7 @@ def test_labels_of_the_page_are_counted_by_answers_as_all_labels_are(config: Pat
     file.write_bytes(b"".join(orjson.dumps(row | {"human": True}) + b"\n" for row in rows[20:24]))
     (found,), _ = run(config, "calibrate", str(file), "--evaluator", "short", "--json")
     assert found["segments"][0]["labels"] == 12  # type: ignore[index]
-    assert "10 labelled answers of the page count as well as those of the file." in found["notes"]  # type: ignore[operator]
+    assert "10 labelled answers of the page count beside those of the file." in found["notes"]  # type: ignore[operator]
 
 
 async def test_what_is_labelled_on_the_page_is_left_out(config: Path) -> None:
@@ -246,7 +246,7 @@ def test_labels_of_the_page_and_of_a_file_count_together_if_they_are_of_one_draw
         )
     else:
         assert labels == len(rows), "one answer has a label in both"
-        assert "10 labelled answers of the page count as well as those of the file." in notes
+        assert "10 labelled answers of the page count beside those of the file." in notes
     assert "Mixed" not in notes
     parted = [row | {"human": True, "segment": segment} for segment in "xy" for row in rows[12:20]]
     file.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in parted))

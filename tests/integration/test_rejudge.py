@@ -46,9 +46,7 @@ SALT = keyed_salt(KEY, "evalstream")
 
 PAST = 40
 NOW = datetime.now(UTC).replace(microsecond=0)
-UNDRAWN = (
-    "today's `sample`, times the budget's factor of that time, draws none of their turns; a higher `sample` draws some"
-)
+UNDRAWN = "today's `sample`, times the budget's factor when the turns came, is too low for them; a higher `sample` takes in more"
 STAY_OUT = (
     "`sample`, `match` or `boost` left them out while this version judged live traffic; they stay out, and only another "
     "version judges them"

@@ -23,8 +23,8 @@ _AWAITS_SCRAPE = " (it counts them after a scrape or a minute; if it stops befor
 _OTHER = "by another configuration or version of the evaluator"
 
 _REMEDY = (
-    "as evaluate did not find its earlier results. Metrics, alerts and exports count all: sum exported scores by the"
-    " newest of each subject, and restore or copy logs only together with their positions"
+    "as evaluate did not find its earlier results. Metrics, alerts and exports count all: of exported scores, sum"
+    " only each subject's newest, and restore or copy logs only together with their positions"
 )
 
 

@@ -411,7 +411,7 @@ def _notes_on_shares(labels: Sequence[HumanLabel], ledger: LabelLedger) -> tuple
                 why = "page.queue or the threshold changed between the draws, so all figures may be wrong"
                 return (f"{_MIXED}{note}: {why}. Draw again by evalstream labels next; calibrate its file alone.",)
     note = f"Drawn with other shares than page.queue and the threshold give now: {ledger.count(others)}"
-    own = "They count with the probability of their own draw, but labels drawn now do not mix with them"
+    own = "They count with the probability of their own draw, so do not add labels drawn now"
     again = "Lines of labels next --without have a wrong probability now: draw those again"
     return (f"{note}. {own}. {again}.",) if others else ()
 

@@ -223,7 +223,7 @@ def _judges(config: Config) -> Iterator[str]:
 
 def judge_text(judge: JudgeSettings) -> str:
     """A judge in words: its model, its address and the source of its prices."""
-    price = "" if judge.usd_per_million_input_tokens is not None else "; cost unknown (no price set, none listed there)"
+    price = "" if judge.usd_per_million_input_tokens is not None else "; cost unknown (no price set, no list price)"
     if judge.at_list_prices:
         price = f"; cost by list prices of {date_of_list()}"
     if judge.kind == "openai" and not _has_key(judge) and not is_loopback(urlsplit(judge.base_url).hostname or ""):

@@ -103,7 +103,7 @@ def as_text(result: Bench, cases: int) -> str:
 def _table(result: Bench, cases: int) -> Table:
     names = ("scored", "agreement", "behind", "again", "USD/1k", "s")
     distances = (
-        "" if result.verdicts else "; without verdicts, agreement and again are 1 less the mean distance of scores"
+        "" if result.verdicts else "; without verdicts, agreement and again are 1 minus the mean distance of scores"
     )
     title = f"{result.evaluator}: {plural(cases, 'labelled case')}{distances}"
     table = figures_table("judge", names, title=title, whole=True, padding=(0, 1, 0, 0))

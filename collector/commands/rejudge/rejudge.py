@@ -195,8 +195,8 @@ def _usd(amount: float, is_unknown: bool) -> str:
 _REASONS: Mapping[Reason, str] = {
     "unused": "their monitor does not use their evaluator any more",
     "expired": "their turns have expired (log.retention)",
-    "sampled_out": "today's `sample`, times the budget's factor of that time, draws none of their turns; a higher "
-    "`sample` draws some",
+    "sampled_out": "today's `sample`, times the budget's factor when the turns came, is too low for them; a higher "
+    "`sample` takes in more",
     "no_reference": "no reference has come",
     "in_flight": "the service makes them now, from live traffic",
     "unsampled": "`sample`, `match` or `boost` left them out while this version judged live traffic; they stay out, "

@@ -84,7 +84,7 @@ def test_many_monitors_and_an_unknown_cost_are_said_briefly() -> None:
     lines = summed()
     assert len([line for line in lines if not line.startswith("note ")]) <= 14
     assert "           and 6 more monitors" in lines
-    assert any("cost unknown (no price set, none listed there)" in line for line in lines)
+    assert any("cost unknown (no price set, no list price)" in line for line in lines)
     assert not any("USD" in line for line in lines)
 
 
