@@ -443,7 +443,7 @@ def _labels(
     if (why := why_alone(labels, page, ledger)) is not None:
         return _one_each(labels), (*own, f"Not used: {of_page}, {why}.") if page else own
     of_both = _notes_on_shares([*labels, *page], ledger)
-    return both, (*notes, *unused, *of_both, f"{of_page} count as well as those of the file.")
+    return both, (*notes, *unused, *of_both, f"{of_page} count beside those of the file.")
 
 
 def _one_each(labels: Iterable[HumanLabel]) -> list[HumanLabel]:
