@@ -90,9 +90,7 @@ def budget_views(spendings: Iterable[BudgetUsage]) -> Sequence[BudgetView]:
     ]
 
 
-def budget_usages(
-    own: BudgetController | None, turns: Log, plan: Plan, view: View, now: float
-) -> Iterator[BudgetUsage]:
+def usages_of(own: BudgetController | None, turns: Log, plan: Plan, view: View, now: float) -> Iterator[BudgetUsage]:
     """The usage of every budget. `own` is None where other processes evaluate the turns log.
 
     Only this process evaluates a log that is not shared: while it lacks partitions, they are not read back yet.
@@ -114,12 +112,8 @@ _RANGES = {HOUR: "1h", DAY: "24h"}
 
 
 def _cost(view: View, monitor: str, period: float, now: float) -> float:
-    tracks = [
-        track
-        for key, current in view.score_series.items()
-        if monitor in (ALL_MONITORS, key[0])
-        for track in (current, *view.earlier_series(key))
-    ]
+    keys = [key for key in view.score_series if monitor in (ALL_MONITORS, key[0])]
+    tracks = [track for key in keys for track in (view.score_series[key], *view.earlier_series(key))]
     columns = [column for track in tracks for _, column in track.columns(_RANGES[period], now) if column is not None]
     return sum(column.cost_usd - column.past_usd for column in columns)
 

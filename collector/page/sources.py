@@ -39,7 +39,7 @@ class AlertView:
     """
 
     name: str
-    severity: Literal["page", "ticket", "info"] = "page"
+    severity: Literal["page", "warning", "info"] = "page"
     monitor: str | None = None
     evaluator: str | None = None
     summary: str = ""

@@ -64,8 +64,8 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
         return "" if owned == of else f"This process evaluates {owned} of {of} partitions."
 
     def current_budgets() -> Sequence[BudgetView]:
-        own = None if evaluating is None else evaluating.budgets
-        usages = providers.budget_usages(own, process.logs.turns, current.plan, page.view, process.clock())
+        own = evaluating and evaluating.budgets
+        usages = providers.usages_of(own, process.logs.turns, current.plan, page.view, process.clock())
         return providers.budget_views(usages)
 
     def current_traffic() -> Traffic:
@@ -77,7 +77,7 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
 
     def current_alerts() -> Sequence[AlertView]:
         refusal, problem = process.status.refused, process.status.problem or ""
-        refused = [AlertView(name=REFUSED, severity="ticket", summary=problem, since=refusal.since)] if refusal else []
+        refused = [AlertView(name=REFUSED, severity="warning", summary=problem, since=refusal.since)] if refusal else []
         judges = providers.judge_alerts(process.telemetry, JUDGE_UNAVAILABLE)
         firing = (*refused, *judges, *watched(), *comparing.page_alerts())
         return [with_links(view, current.config.settings.alerts) for view in firing]

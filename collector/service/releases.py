@@ -166,7 +166,7 @@ def release_alerts(releases: Sequence[Release]) -> list[AlertView]:
     return [
         AlertView(
             name=WORSE,
-            severity="ticket",
+            severity="warning",
             monitor=release.place.monitor,
             evaluator=release.key.evaluator,
             summary=_sentence(release),

@@ -319,7 +319,7 @@ def _page_alert(firing: ActiveAlert) -> AlertView:
     labels = firing.alert.labels
     return AlertView(
         name=labels["alertname"],
-        severity="page" if labels["severity"] == "page" else "ticket",
+        severity="page" if labels["severity"] == "page" else "warning",
         monitor=labels["monitor"],
         evaluator=labels["evaluator"],
         summary=firing.alert.annotations["description"],

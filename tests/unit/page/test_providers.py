@@ -3,10 +3,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from typing import get_args, get_type_hints
 
 import pytest
 from evaluation_samples import START, scored
 
+from collector.alerting.rules.model import Severity
 from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController, BudgetUsage
 from collector.evaluate.budget.windows import DAY, HOUR, Budget
 from collector.evaluate.deferred.deferred_evaluations import WaitingRoom, WaitingRoomLimits
@@ -14,7 +16,6 @@ from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.logs.memory import MemoryLog
 from collector.page.providers import (
-    budget_usages,
     budget_views,
     criteria_of,
     deferred_view,
@@ -22,8 +23,9 @@ from collector.page.providers import (
     judge_alerts,
     traffic,
     usage_from_view,
+    usages_of,
 )
-from collector.page.sources import BudgetView, DeferredView, DropView, Traffic, TrafficView
+from collector.page.sources import AlertView, BudgetView, DeferredView, DropView, Traffic, TrafficView
 from collector.page.view import OutcomeCounts, View
 from collector.service.gauges import hide_open_batches, show_deferred, show_open_batches
 from collector.telemetry.registry import Telemetry
@@ -101,6 +103,11 @@ PLAN = Plan(
 )
 
 
+def test_the_page_has_the_severities_of_the_rules():
+    """It named one "ticket" that Prometheus and the pages of the documentation call "warning"."""
+    assert {*get_args(get_type_hints(AlertView)["severity"])} - {"info"} == {*get_args(Severity)} - {"heartbeat"}
+
+
 def test_budgets_are_those_of_all_partitions():
     purse = BudgetController(PLAN, partitions=1)
     purse.add_partition(0, 900.0, None, ())
@@ -130,8 +137,8 @@ def test_what_was_spent_before_a_budget_is_never_its_spending_while_its_state_is
     turns.shared = shared
     for partition in range(own):
         budgets.add_partition(partition, now, None, ())
-    assert list(budget_usages(budgets, turns, plan, view, now)) == [BudgetUsage("helpdesk", HOUR, 6.0, spent)]
-    assert list(budget_usages(None, turns, plan, view, now)) == [BudgetUsage("helpdesk", HOUR, 6.0, 0.25)]
+    assert list(usages_of(budgets, turns, plan, view, now)) == [BudgetUsage("helpdesk", HOUR, 6.0, spent)]
+    assert list(usages_of(None, turns, plan, view, now)) == [BudgetUsage("helpdesk", HOUR, 6.0, 0.25)]
 
 
 def test_where_others_judge_what_was_spent_is_seen_in_the_evaluations():
