@@ -443,6 +443,9 @@ async def test_another_configuration_is_no_loss(world: World) -> None:
     result = await world.audit()
     assert result.exit_code == 0, result.output
     assert "lengthy" not in result.output, "the service has not taken the file yet"
+    compared = result.output.splitlines()[0]
+    assert compared.startswith("compared   by configuration 1 (of "), "with a forgotten -c, it added up without a word"
+    assert compared.endswith("which differs from this file; only the exporters are this file's")
     async with world.serving() as service:
         await service.logs.turns.append([record(number) for number in range(100, 103)])
         async with asyncio.timeout(60):
@@ -451,6 +454,7 @@ async def test_another_configuration_is_no_loss(world: World) -> None:
     result = await world.audit()
     assert result.exit_code == 0, result.output
     assert "lengthy of all: 3 = 3 scored" in result.output
+    assert "differs from this file" not in result.output
 
 
 async def test_what_cannot_be_read_is_status_2(tmp_path: Path) -> None:

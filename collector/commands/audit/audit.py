@@ -66,7 +66,7 @@ async def _audit(config: Config, logs: Logs) -> Audit:
     await history.find_newest()
     # The file may have been changed since; what was judged was judged by what the log has.
     plan = await history.plan_of(history.number) or build_unasked_plan(config, history.key)
-    result = Audit()
+    result = Audit(other=history.other_than(config))
     chain = [(logs.spans, "assemble"), (logs.turns, GROUP)]
     if logs.unlinked is not None:
         chain.insert(1, (logs.unlinked, "link"))

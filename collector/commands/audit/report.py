@@ -32,6 +32,8 @@ _REMEDY = (
 class Audit:
     """The figures of an audit."""
 
+    other: str = ""
+    """The configuration by which evaluations are compared, if it is not the file's."""
     contents: list[LogContent] = field(default_factory=list[LogContent])
     readings: list[Reading] = field(default_factory=list[Reading])
     exports: list[Reading] = field(default_factory=list[Reading])
@@ -95,6 +97,8 @@ def _reading(reading: Reading) -> dict[str, Any]:
 
 
 def _lines(audit: Audit) -> Iterator[str]:
+    if audit.other:
+        yield f"compared   by {audit.other}, which differs from this file; only the exporters are this file's"
     records = {content.name: content.records for content in audit.contents}
     unread = "; assemble has not read all of their spans yet" if audit.readings[0].behind else ""
     yield f"traces     {plural(audit.traces.seen, 'trace')}{_traces(audit.traces)}{unread}"

@@ -115,6 +115,14 @@ class ConfigurationHistory:
             return None
         return next((entry for entry in reversed(self._entries.values()) if entry.digest == digest), None)
 
+    def other_than(self, config: Config) -> str:
+        """The newest configuration in words; "" if a file has it, in any versions of its evaluators, or there is none."""
+        newest = self.newest
+        if newest is None:
+            return ""
+        versions = {key: value for key, value in newest.values.items() if key == _VERSIONS}
+        return "" if digest_of(live_values(config) | versions) == newest.digest else self.describe(newest.number)
+
     def describe(self, number: int) -> str:
         """When it was taken, and from which file."""
         entry = self._entries[number]
