@@ -116,7 +116,7 @@ class ConfigurationHistory:
         return next((entry for entry in reversed(self._entries.values()) if entry.digest == digest), None)
 
     def other_than(self, config: Config) -> str:
-        """The newest configuration in words; "" if a file has it, in any versions of its evaluators, or there is none."""
+        """The newest configuration in words; "" if a file has it, in any versions of evaluators, or there is none."""
         newest = self.newest
         if newest is None:
             return ""
