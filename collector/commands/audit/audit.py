@@ -67,11 +67,9 @@ async def _audit(config: Config, logs: Logs) -> Audit:
     # The file may have been changed since; what was judged was judged by what the log has.
     plan = await history.plan_of(history.number) or build_unasked_plan(config, history.key)
     result = Audit(other=history.other_than(config))
-    chain = [(logs.spans, "assemble"), (logs.turns, GROUP)]
-    if logs.unlinked is not None:
-        chain.insert(1, (logs.unlinked, "link"))
-    if logs.judged_spans is not None:
-        chain.insert(1, (logs.judged_spans, JUDGED_SPANS_GROUP))
+    optional = [(logs.judged_spans, JUDGED_SPANS_GROUP), (logs.unlinked, "link")]
+    between = [(log, group) for log, group in optional if log is not None]
+    chain = [(logs.spans, "assemble"), *between, (logs.turns, GROUP)]
     commits = {group: await log.committed(group) for log, group in chain}
     exporters = {group_of(name): await logs.evaluations.committed(group_of(name)) for name in config.exporters}
     evaluations = await content_of(logs.evaluations)  # first: what is in it by now is of turns that are compared
@@ -103,7 +101,7 @@ async def _audit(config: Config, logs: Logs) -> Audit:
             )  # fmt: skip
             done_below[partition] = metadata_of(committed).done_below
             since = max(since, await turns.read(comparison, result, done_below[partition]))
-        for log, group in chain[1:-1]:  # after the turns log, so that a turn of both is no repeated one
+        for log, group in between:  # after the turns log, so that a turn of both is no repeated one
             add = traces.see_turn if log is logs.unlinked else None
             await _count(log, contents[log.name], {group: commits[group]}, add)
         result.balances = comparison.balances(done_below)
