@@ -222,7 +222,7 @@ async def test_check_says_who_waits_and_who_never_can(world: World) -> None:
     assert "- exact (exact_match): each turn (waits up to 1 h for references), without a judge" in " ".join(
         shown.split()
     )
-    assert "- short (length): each turn, without a judge" in shown
+    assert "- short (length in words): each turn, without a judge" in shown
     notes = [line for line in shown.splitlines() if line.startswith("note ")]
     assert notes == ["note       no evaluator asks the judge main"], shown
     world.configure(**settings | {"monitors": {"all": {"evaluators": ["exact", "closed"]}}})

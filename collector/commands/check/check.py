@@ -42,6 +42,7 @@ from collector.wording import listed, percent, plural, usd
 from evaluators.asking.reading import ReadingSettings
 from evaluators.cases import Scope
 from evaluators.evaluator import Evaluator
+from evaluators.turn.length import Length
 
 _FEWEST = 1024
 """Tokens from which providers cache a prefix, as they say."""
@@ -260,7 +261,8 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
         if monitor.references is not None and referenced_fields(evaluator):
             when += f" (waits up to {_time(monitor.references.wait)} for references)"
         own = f", its own sample: {_share(use.sample)}" if use.sample is not None else ""
-        yield f"           - {each} ({evaluator.kind}): {when}, {by}{threshold}{own}"
+        kind = f"{evaluator.kind} in {evaluator.unit}" if isinstance(evaluator, Length) else evaluator.kind
+        yield f"           - {each} ({kind}): {when}, {by}{threshold}{own}"
         if evaluator.label_names:
             yield f"             labels: {', '.join(_labels(evaluator))}"
         if configured.audit is not None:
