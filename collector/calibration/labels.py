@@ -130,11 +130,9 @@ def read_labels(
     if len(versions) > 1:
         scored = listed([f"{number:,} by version {version}" for version, number in versions.items()])
         raise ConfigError(f"{path}: its scores are {scored} of {evaluator}; keep the lines of one evaluator_version")
-    people, unknown = dict[object, list[HumanLabel]](), 0
+    people = dict[object, list[HumanLabel]]()
     for number, row in enumerate(rows):
-        if (judged := _judge_score(row, scores)) is None:
-            unknown += 1
-        else:
+        if (judged := _judge_score(row, scores)) is not None:
             name = next((name for name in row.names if name in scores), "")
             human = row.human_score(lower_is_better=lower_is_better)
             label = HumanLabel(
@@ -154,7 +152,7 @@ def read_labels(
             f"{path}: no judge's score is known for its {plural(len(rows), 'label')}; write score beside human, or "
             "the evaluation_id or turn_id of an evaluation in the log by this version of the evaluator"
         )
-    if unknown:
+    if unknown := len(rows) - sum(map(len, people.values())):
         why = f"They have no score, and the log has none of their answers by this version of {evaluator}"
         report(f"Not used: {unknown:,} of {plural(len(rows), 'label')} in {path}. {why}.")
     return [mean_label(labels) for labels in people.values()]

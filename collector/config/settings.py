@@ -470,8 +470,9 @@ class JudgeSettings(Section):
     def _mistakes(self) -> Iterator[str]:
         if self.options and ":" not in self.kind:
             yield "options: are for a judge of your own (kind: module:Class); remove the key"
-        if self.subject_first and self.kind != "openai":
-            yield "subject_first: is for endpoints that write (kind: openai); remove the key"
+        for name, is_set in (("subject_first", self.subject_first), ("api", self.api != "chat")):
+            if is_set and self.kind != "openai":
+                yield f"{name}: is for endpoints that write (kind: openai); remove the key"
         yield from self._mistakes_of_api()
         if self.client_options and self.client == "direct":
             yield "client_options: are for client: openai; remove one of them"
@@ -484,8 +485,6 @@ class JudgeSettings(Section):
             yield "api_key_file: api_key is there, too; keep one of them"
 
     def _mistakes_of_api(self) -> Iterator[str]:
-        if self.api != "chat" and self.kind != "openai":
-            yield "api: is for endpoints that write (kind: openai); remove the key"
         if self.api == "systemone" and "base_url" not in self.model_fields_set:
             yield "base_url: is missing; System One endpoints have no common address, write https://host/v1"
         for name in _WITHOUT.get(self.api, ()):
