@@ -579,7 +579,7 @@ def dataset(
     """Make a test set of past turns and conversations.
 
     Turns, their scores and people's labels are joined from the logs, redacted as stored, with the probability with
-    which each was drawn. It can run beside the service. Status 1 if there are none.
+    which each was drawn. Can run beside the service. Status 1 if there are no cases.
     """
     from collector.commands.cases.cases import CasesOptions, write_cases
 
@@ -696,7 +696,7 @@ def erase(
 
     Stop the service first. Erases whole conversations and traces in which the person took part, with evaluations and
     labels. Then searches all bytes for the person's ids and texts. Says what it cannot reach. Status 1 if any
-    are left.
+    of these are left.
     """
     from collector.commands.erase.erase import EraseOptions, erase as erase_person
 
@@ -749,7 +749,7 @@ def mcp(
 ) -> None:
     """Serve coding agents over the Model Context Protocol.
 
-    They may ask for means with errors, alerts, the worst evaluations, an evaluation with its conversation, what
+    Agents may ask for means with errors, alerts, the worst evaluations, an evaluation with its conversation, what
     explains a drop, test cases and what a check says. Nothing is changed, and texts are shown if the page shows them.
     Needs the extra `mcp` and a running page. Over HTTP, clients need a token of the page.
     """
@@ -870,7 +870,7 @@ def targets(
     """Propose targets for alerts from past scores.
 
     For each evaluator: its mean, its daily wave, how alike the scores of a conversation are, and a target with room
-    for these. Also when alerts with this target would have paged, and how soon they would have found a fall.
+    for these. Also says when alerts with this target would have paged, and how soon they would have found a fall.
     """
     from collector.commands.targets.targets import TargetsOptions, propose
 
@@ -977,8 +977,8 @@ def align(
     """Improve an evaluator by people's labels.
 
     A model proposes a clause, a rubric or examples out of the labels that the evaluator disagrees with. The best
-    proposal on one part of the labels is tested on the other part, once. If it surely agrees more with people, it is
-    written as a new definition beside the old one. Status 1 if it does not, or at the spending limit.
+    proposal on one part of the labels is tested on the other part, once. If the proposal surely agrees more with
+    people, it is written as a new definition beside the old one. Otherwise, or at the spending limit, the status is 1.
     """
     from collector.commands.align.align import AlignOptions, align as align_evaluator
 
