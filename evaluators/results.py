@@ -52,6 +52,12 @@ MEANINGS: Mapping[SkipReason, str] = {
     SkipReason.REFERENCE_MISSING: "No reference with what the evaluator requires arrived in time; the record names it.",
 }
 
+JUDGE_ERRORS = (
+    "judge_unavailable", "judge_timeout", "judge_rate_limited", "judge_no_completion", "judge_denied", "judge_rejected",
+    "judge_reply_invalid", "judge_reply_truncated", "judge_refused",
+)  # fmt: skip
+"""The types of the errors of one request to a judge."""
+
 LOSSES = (SkipReason.OVER_BUDGET, SkipReason.SHED, SkipReason.INCOMPLETE)
 """The subject should have got a score: alerts watch their share."""
 

@@ -13,7 +13,7 @@ from collector.records.grouping import group_by
 from collector.wording import listed
 from evaluators.asking.prompt_isolation import ANSWER_KEY
 from evaluators.judges.metered import COPIED
-from evaluators.results import Failure, Outcome, Score
+from evaluators.results import JUDGE_ERRORS, Failure, Outcome, Score
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +32,7 @@ REMEDIES = {
     "internal_error": "mend the evaluator's code, restart, and run `evalstream rejudge --what failed`",
 }
 FAILURE_TYPES = frozenset({
-    *REMEDIES, "judge_denied", "judge_no_completion", "judge_shed", "judge_unavailable", "method_unavailable",
-    "process_ended", "redaction_failed", "too_expensive",
+    *REMEDIES, *JUDGE_ERRORS, "judge_shed", "method_unavailable", "process_ended", "redaction_failed", "too_expensive",
 })  # fmt: skip
 """The types of failures; a plug-in may have more."""
 _OF_COPIED = (

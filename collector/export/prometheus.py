@@ -41,7 +41,7 @@ from collector.telemetry import series as metrics
 from collector.telemetry.registry import OTHER, Telemetry
 from collector.telemetry.series import CORRECTED_SHIFT, CORRECTED_SUMS, ESCALATIONS
 from evaluators.evaluation import Result
-from evaluators.results import LOSSES, EscalationReason, Evaluation, JudgeStamp, Status
+from evaluators.results import JUDGE_ERRORS, LOSSES, EscalationReason, Evaluation, JudgeStamp, Status
 
 
 def share_name(evaluator: str, label: str) -> str:
@@ -103,10 +103,6 @@ def _add_score(
     return sums.add(mean, conversation, weight=weight or Weight.of(evaluation.sampling), score=score, time=time)
 
 
-_JUDGE_FAILURES = (
-    "judge_unavailable", "judge_timeout", "judge_rate_limited", "judge_denied", "judge_rejected", "judge_reply_invalid",
-)  # fmt: skip
-"""The usual reasons of failures. Their series and those of losses begin at 0, others with their first value."""
 _MODELS = 1000
 """The most models, by name and fingerprint, that are remembered for one evaluator of a monitor."""
 
@@ -484,7 +480,7 @@ def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: s
         for counter in (metrics.LABELS, metrics.LABEL_WEIGHT):
             telemetry.counter(counter, *labels, label)
     telemetry.counter(metrics.EVALUATIONS, *labels, "scored", "")
-    for reason in ("internal_error", *(_JUDGE_FAILURES if watched.judged else ())):
+    for reason in ("internal_error", *(JUDGE_ERRORS if watched.judged else ())):
         telemetry.counter(metrics.EVALUATIONS, *labels, "failed", reason)
     for reason in LOSSES:
         telemetry.counter(metrics.EVALUATIONS, *labels, "skipped", reason)

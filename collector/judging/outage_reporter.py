@@ -17,7 +17,7 @@ from collector.evaluate.failures import remedy_of
 from collector.records.grouping import group_by
 from collector.telemetry import series
 from collector.telemetry.registry import Telemetry
-from evaluators import errors
+from evaluators import errors, results
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.rate_limited import EndpointLimiter, RateLimiter
 from evaluators.judges.wrapper import JudgeWrapper
@@ -86,7 +86,8 @@ class InstrumentedJudge(JudgeWrapper):
         self._telemetry = telemetry
         self._in_flight = telemetry.gauge(series.JUDGE_REQUESTS_IN_FLIGHT, name)
         self._duration = telemetry.histogram(series.JUDGE_REQUEST_DURATION, name)
-        telemetry.counter(series.JUDGE_REQUESTS, name, "ok")
+        for result in ("ok", *results.JUDGE_ERRORS):  # `increase()` does not see what a new series begins with
+            telemetry.counter(series.JUDGE_REQUESTS, name, result)
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Ask, and count the result: `ok` or the error's type."""

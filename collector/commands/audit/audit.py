@@ -79,11 +79,8 @@ async def _audit(config: Config, logs: Logs) -> Audit:
     result.dead_letters = dict(Counter((letter.stage, letter.state) for letter in letters))
     left_out = _left_out(letters)
     with EvaluationAudit() as comparison, closing(TraceAudit()) as traces:
-        dead = {
-            (letter.partition, letter.position, letter.piece)
-            for letter in letters
-            if (letter.stage, letter.source) == ("assemble", logs.spans.name)
-        }
+        spans = _letters_of(letters, "assemble", logs.spans.name)
+        dead = {(letter.partition, letter.position, letter.piece) for letter in spans}
         await traces.read(config, logs.spans, contents[logs.spans.name], commits["assemble"], dead)
         done_below, since = dict[int, int](), 0.0
         rates = await read_sample_rates(logs.definitions)
@@ -116,8 +113,11 @@ _LeftOut = Mapping[tuple[int, int], Sequence[LetterState]]
 
 
 def _left_out(letters: Collection[LetterState]) -> _LeftOut:
-    ours = (letter for letter in letters if (letter.stage, letter.source) == (GROUP, "turns"))
-    return group_by(ours, lambda letter: (letter.partition, letter.position))
+    return group_by(_letters_of(letters, GROUP, "turns"), lambda letter: (letter.partition, letter.position))
+
+
+def _letters_of(letters: Collection[LetterState], stage: str, source: str) -> list[LetterState]:
+    return [letter for letter in letters if (letter.stage, letter.source) == (stage, source)]
 
 
 def _what_was_processed(record: StoredRecord, letters: Sequence[LetterState]) -> StoredRecord | None:

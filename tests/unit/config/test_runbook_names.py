@@ -34,3 +34,19 @@ def test_runbooks_name_what_exists() -> None:
             parts = set(name.split(".")) - {"<name>", "<prefix>"}
             wrong |= {f"{page.stem}: {name}"} if name not in OTHERS and not parts <= known else set()
     assert not wrong
+
+
+BEGIN_AT_0 = {
+    "evalstream_evaluations_total",
+    "evalstream_estimator_w_total",
+    "evalstream_estimator_wy_total",
+    "evalstream_judge_cost_usd_total",
+}
+"""Counters whose usual label values are created at 0."""
+
+
+def test_runbooks_take_increases_only_of_counters_that_begin_at_0() -> None:
+    """`increase()` does not see what a series begins with: a query showed 3 of 23 refused requests."""
+    for page in (ROOT / "deploy/runbooks").glob("*.md"):
+        used = set(re.findall(r"(?:increase|rate)\((\w+)", page.read_text(encoding="utf-8")))
+        assert used <= BEGIN_AT_0, page.stem
