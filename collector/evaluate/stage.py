@@ -413,9 +413,9 @@ class EvaluateStage:
             self._budget.add_partition(partition, self.timing.clock(), ledger.saved_budget, ledger.costs, ledger.rates)
         delivered = committed.offset if committed else 0
         await note_sample_rates(self.definitions.notes, partition, delivered, self.plan.sample_rates)
-        reached, history = ledger.reached(delivered), self.definitions.history
-        configurations = await self._hand_over(history, ledger, metadata, delivered, reached, partition)
-        past = await past_plans(metadata.past, history, self.plan)
+        reached = ledger.reached(delivered)
+        configurations = await self._hand_over(ledger, metadata, delivered, reached)
+        past = await past_plans(metadata.past, self.definitions.history, self.plan)
         self._report_removed(metadata)
         new_from = min(ledger.new_from, ledger.previous_end)  # less if the turns log was made again
         start = PartitionStart(partition, metadata, delivered, configurations, new_from)
@@ -463,13 +463,7 @@ class EvaluateStage:
                 yield DeferredEvaluations(partition, batched, journal, self.deferral.waiting_room, self.dispatcher)
 
     async def _hand_over(
-        self,
-        history: PlanHistory,
-        ledger: Ledger,
-        metadata: CommitMetadata,
-        delivered: int,
-        reached: int,
-        partition: int,
+        self, ledger: Ledger, metadata: CommitMetadata, delivered: int, reached: int
     ) -> Configurations:
         """The configurations of a partition. If the last one is not that of this process, a switch to it is written.
 
@@ -482,9 +476,9 @@ class EvaluateStage:
         if now != self.number:
             at = delivered if now == UNNUMBERED else reached
             control = ControlRecord(offset=max(at, start[0]), configuration=self.number)
-            await ledger.append(control.to_record(partition))
+            await ledger.append(control.to_record(ledger.partition))
             controls = [*controls, control]
-        return await configurations_of(start, controls, self.plan, self.number, history)
+        return await configurations_of(start, controls, self.plan, self.number, self.definitions.history)
 
     def _report_removed(self, metadata: CommitMetadata) -> None:
         used = {assignment.evaluator.name for monitor in self.plan.monitors for assignment in monitor.assignments}

@@ -116,12 +116,7 @@ ALL_FEEDBACK = FeedbackRules(experts=None)
 
 
 def parse_feedback(
-    body: bytes,
-    rules: FeedbackRules,
-    *,
-    tenant: str | None,
-    max_items: int | None = None,
-    redactor: Redactor | None = None,
+    body: bytes, rules: FeedbackRules, *, tenant: str | None, redactor: Redactor | None, max_items: int | None = None
 ) -> ParsedDocuments:
     """Parse a JSON document, an array of them or one a line: all of it, or nothing.
 

@@ -7,7 +7,6 @@ search slow.
 
 import ipaddress
 import re
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -271,15 +270,8 @@ def _compile(kind: str, pattern: str) -> Any:
     return compiled
 
 
-def _whole(
-    pattern: re.Pattern[str],
-    text: str,
-    kind: str,
-    wanted: Callable[[str], bool] = bool,
-    start: int = 0,
-    end: int = sys.maxsize,
-) -> Iterator[Finding]:
-    for match in pattern.finditer(text, start, end):
+def _whole(pattern: re.Pattern[str], text: str, kind: str, wanted: Callable[[str], bool] = bool) -> Iterator[Finding]:
+    for match in pattern.finditer(text):
         yield Finding(match.start(), match.end(), kind) if wanted(match[0]) else looked_at(match.start())
 
 

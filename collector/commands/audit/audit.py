@@ -128,10 +128,7 @@ def _what_was_processed(record: StoredRecord, letters: Sequence[LetterState]) ->
 
 
 async def _count(
-    log: Log,
-    content: LogContent,
-    readers: Mapping[str, Mapping[int, Committed]],
-    add: Callable[[bytes], object] | None = None,
+    log: Log, content: LogContent, readers: Mapping[str, Mapping[int, Committed]], add: Callable[[bytes], object] | None
 ) -> None:
     async for record in read_records(log, [content.starts[partition] for partition in sorted(content.starts)]):
         if record.offset < content.ends[record.partition]:
