@@ -84,8 +84,7 @@ class CorrectedSums:
         escalation = evaluation.escalation
         if escalation is not None:
             self._telemetry.counter(ESCALATIONS, labels[0], labels[2], escalation.reason).inc()
-        evaluator, version, monitor, _ = labels
-        shift = self.shifts.get((evaluator, version, monitor))
+        shift = self.shifts.get((labels[0], labels[1], labels[2]))
         if shift is None:
             return
         corrected = None if escalation is None else escalation.corrected(score)

@@ -9,7 +9,6 @@ from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController,
 from collector.evaluate.budget.windows import DAY, HOUR, PERIODS
 from collector.evaluate.outcomes import resumed_here
 from collector.evaluate.plan import Plan
-from collector.logs.log import Log
 from collector.page.score_series import WEEK
 from collector.page.sources import AlertView, BudgetView, DeferredView, DropView, Traffic, TrafficView
 from collector.page.view import EvaluatorView, OutcomeCounts, View
@@ -90,14 +89,16 @@ def budget_views(spendings: Iterable[BudgetUsage]) -> Sequence[BudgetView]:
     ]
 
 
-def usages_of(own: BudgetController | None, turns: Log, plan: Plan, view: View, now: float) -> Iterator[BudgetUsage]:
+def usages_of(
+    own: BudgetController | None, plan: Plan, view: View, now: float, *, alone: bool
+) -> Iterator[BudgetUsage]:
     """The usage of every budget. `own` is None where other processes evaluate the turns log.
 
-    Only this process evaluates a log that is not shared: while it lacks partitions, they are not read back yet.
+    If this process evaluates it `alone`, partitions that it lacks are not read back yet.
     """
-    if own is None or (turns.shared and 0 < own.owned_partitions < turns.partitions):
+    if own is None or (not alone and 0 < own.owned_partitions < own.partitions):
         return usage_from_view(plan, view, now)
-    known = own.owned_partitions == turns.partitions
+    known = own.owned_partitions == own.partitions
     return (usage if known else replace(usage, spent_usd=None) for usage in own.usages(now))
 
 

@@ -64,8 +64,8 @@ async def start_page(process: Process, watching: Watching, evaluating: EvaluateT
         return "" if owned == of else f"This process evaluates {owned} of {of} partitions."
 
     def current_budgets() -> Sequence[BudgetView]:
-        own = evaluating and evaluating.budgets
-        usages = providers.usages_of(own, process.logs.turns, current.plan, page.view, process.clock())
+        own, alone = evaluating and evaluating.budgets, not (process.logs.turns.shared or process.worker)
+        usages = providers.usages_of(own, current.plan, page.view, process.clock(), alone=alone)
         return providers.budget_views(usages)
 
     def current_traffic() -> Traffic:

@@ -291,8 +291,7 @@ class WeightHistory:
         conversation.w += weight
         conversation.levelled += levelled
         # the upper edge of a bin is 2 ** (bin / _STEPS)
-        above = conversation.levelled > 1.0
-        conversation.bin = math.ceil(_STEPS * math.log2(conversation.levelled) - 1e-9) if above else 0
+        conversation.bin = math.ceil(_STEPS * math.log2(max(1.0, conversation.levelled)) - 1e-9)
         new = self._bins.setdefault(conversation.bin, _Bin())
         new.conversations += 1
         new.weight += conversation.levelled

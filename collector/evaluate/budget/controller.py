@@ -157,7 +157,7 @@ class BudgetController:
 
     def __init__(self, plan: Plan, partitions: int) -> None:
         self._plan = plan
-        self._partitions = partitions
+        self.partitions = partitions
         self.budgets = {monitor.name: monitor.budget for monitor in plan.monitors if monitor.budget.limited}
         """The budgets of all processes together, by monitor; "" is the budget of all monitors."""
         if plan.budget.limited:
@@ -198,7 +198,7 @@ class BudgetController:
         """
         if rates is not None:
             self._last = Rates({name: share for name, share in rates.by_monitor.items() if self._funds(name)})
-        partition_budget = PartitionBudget(self.budgets, 1.0 / self._partitions, now)
+        partition_budget = PartitionBudget(self.budgets, 1.0 / self.partitions, now)
         if saved is not None:
             uses = [(monitor.name, use) for monitor in self._plan.monitors for use in monitor.assignments]
             known = {(monitor, use.evaluator.name) for monitor, use in uses}
@@ -332,7 +332,7 @@ class BudgetController:
         reserved = sum(usd for monitor, usd in amounts if name in (ALL_MONITORS, monitor))
         used = 0.0
         for index, (period, usd) in enumerate(budget.windows() if self._by_partition else ()):
-            cap = budget.hard_cap * usd * len(self._by_partition) / self._partitions
+            cap = budget.hard_cap * usd * len(self._by_partition) / self.partitions
             spent = _sum_spent(self._by_partition.values(), name, index, now) + (deferred if period >= DAY else 0.0)
             used = max(used, (spent + reserved) / cap) if cap else 1.0
         return used

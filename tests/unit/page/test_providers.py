@@ -14,7 +14,6 @@ from collector.evaluate.budget.windows import DAY, HOUR, Budget
 from collector.evaluate.deferred.deferred_evaluations import WaitingRoom, WaitingRoomLimits
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.logs.memory import MemoryLog
 from collector.page.providers import (
     budget_views,
     criteria_of,
@@ -133,12 +132,11 @@ def test_what_was_spent_before_a_budget_is_never_its_spending_while_its_state_is
     view, now, plan = View([]), START.timestamp(), Plan((Monitor("helpdesk", (), {}, budget=Budget(usd_per_hour=6.0)),))
     before = START - timedelta(seconds=60)
     view.add_evaluation(scored(1, monitor="helpdesk", cost_usd=0.25, started_at=before, ended_at=before), 0, 1, 1.0)
-    budgets, turns = BudgetController(plan, of), MemoryLog("turns", of)
-    turns.shared = shared
+    budgets = BudgetController(plan, of)
     for partition in range(own):
         budgets.add_partition(partition, now, None, ())
-    assert list(usages_of(budgets, turns, plan, view, now)) == [BudgetUsage("helpdesk", HOUR, 6.0, spent)]
-    assert list(usages_of(None, turns, plan, view, now)) == [BudgetUsage("helpdesk", HOUR, 6.0, 0.25)]
+    assert list(usages_of(budgets, plan, view, now, alone=not shared)) == [BudgetUsage("helpdesk", HOUR, 6.0, spent)]
+    assert list(usages_of(None, plan, view, now, alone=not shared)) == [BudgetUsage("helpdesk", HOUR, 6.0, 0.25)]
 
 
 def test_where_others_judge_what_was_spent_is_seen_in_the_evaluations():
