@@ -11,13 +11,10 @@ import itertools
 import os
 import socket
 import tempfile
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import cast
-
-from collector.admission.listener import Address, ignore, listening
-from collector.admission.shared_port import SharedPort
 
 DESCRIPTORS = 3
 """The file descriptors that a connection takes: its own, and both ends of the one that it is relayed to."""
@@ -52,26 +49,9 @@ class Relay:
             finally:
                 await relay.close()
 
-    def serve(
-        self,
-        *,
-        address: Address,
-        max_connections: int,
-        on_refused: Callable[[], object] = ignore,
-        shared: SharedPort | None = None,
-    ) -> AbstractAsyncContextManager[int]:
-        """Listen until left; gives the port.
-
-        Raises:
-            ConfigError: the address cannot be bound.
-        """
-        return listening(
-            lambda sender: _RelayedEnd(self, sender),
-            address=address,
-            max_connections=max_connections,
-            on_refused=on_refused,
-            shared=shared,
-        )
+    def end_of(self, sender: str) -> _RelayedEnd:
+        """The end of a connection from a sender's address; the listener in front opens it."""
+        return _RelayedEnd(self, sender)
 
     def address_of(self, name: str) -> str | None:
         """The address for which the connection of a name is relayed; None if there is none."""

@@ -167,15 +167,8 @@ def _is_same_output(one: Sequence[ChatMessage], other: Sequence[ChatMessage]) ->
 
 
 def _summarize(messages: Sequence[ChatMessage]) -> tuple[str, list[tuple[str, str]]]:
-    text = next(
-        (
-            normalize_whitespace(message.text)
-            for message in messages
-            if message.role == "assistant" and message.text.strip()
-        ),
-        "",
-    )
-    return text, sorted(
+    texts = (normalize_whitespace(message.text) for message in messages if message.role == "assistant")
+    return next(filter(None, texts), ""), sorted(
         (call.name, encode_compact(call.arguments)) for message in messages for call in message.tool_calls
     )
 
@@ -290,14 +283,8 @@ def _make_call(parsed_spans: list[ParsedSpan]) -> ModelCall:
 
 def _measure_emptiness(parsed_span: ParsedSpan) -> tuple[bool, bool, int, int, str]:
     """The sort key that puts the span with the most content first."""
-    call = parsed_span.call
-    return (
-        call.output is None,
-        call.input is None,
-        -len(call.input or ()),
-        parsed_span.span.start,
-        parsed_span.span.span_id,
-    )
+    span, call = parsed_span.span, parsed_span.call
+    return call.output is None, call.input is None, -len(call.input or ()), span.start, span.span_id
 
 
 def find_question_index(messages: Sequence[ChatMessage]) -> int:

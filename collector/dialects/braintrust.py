@@ -19,7 +19,7 @@ _KINDS: dict[str, Kind] = {
     "retriever": "retrieval",
     **dict.fromkeys(("score", "eval", "scorer"), "auxiliary"),
 }
-_STEPS = frozenset({None, "task", "function"})
+_STEPS = frozenset({"", "task", "function"})
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
@@ -38,7 +38,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         call = _read_as(kind, span, input_value, output_value)
         return call._replace(sources=sources, usage=usage if kind == "model" else None)
 
-    untyped = "llm" if usage is not None else "retriever" if "documents_retrieved" in metrics else None
+    untyped = "llm" if usage is not None else "retriever" if "documents_retrieved" in metrics else ""
     return read_by_kind(find_text(span_attributes, "type") or untyped, _KINDS, _STEPS, span, read_as)
 
 

@@ -100,18 +100,14 @@ class Call(NamedTuple):
 
 
 def read_by_kind(
-    name: str | None,
-    kinds: Mapping[str, Kind],
-    steps: Container[str | None],
-    span: Span,
-    read_as: Callable[[Kind], Call],
+    name: str, kinds: Mapping[str, Kind], steps: Container[str], span: Span, read_as: Callable[[Kind], Call]
 ) -> Call:
-    """Read a span by the name of its kind; `steps` are names of steps around others.
+    """Read a span by the name of its kind, "" without one; `steps` are names of steps around others.
 
     A kind that a dialect does not know may be a model's call: with a model and an answer, its content is read as one's,
     and where it encloses no other call it is one.
     """
-    kind = kinds.get(name or "")
+    kind = kinds.get(name)
     if kind is not None:
         return read_as(kind)
     if name not in steps:

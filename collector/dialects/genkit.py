@@ -23,7 +23,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("reranker", "evaluator"), "auxiliary"),
     **dict.fromkeys(("embedder", "indexer", "prompt", "executable-prompt"), "other"),
 }
-_STEPS = frozenset({None, "", "flow", "flowStep", "util", "action", "custom"})
+_STEPS = frozenset({"", "flow", "flowStep", "util", "action", "custom"})
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
@@ -31,7 +31,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     attributes = span.attributes
     if _TYPE not in attributes:
         return None
-    return read_by_kind(find_text(attributes, _SUBTYPE), _KINDS, _STEPS, span, lambda kind: _read_as(kind, span))
+    return read_by_kind(find_text(attributes, _SUBTYPE) or "", _KINDS, _STEPS, span, lambda kind: _read_as(kind, span))
 
 
 def _read_as(kind: Kind, span: Span) -> Call:

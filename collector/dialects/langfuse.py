@@ -21,7 +21,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("evaluator", "guardrail"), "auxiliary"),
     **dict.fromkeys(("embedding", "event"), "other"),
 }
-_STEPS = frozenset({None, "", "span", "chain"})
+_STEPS = frozenset({"", "span", "chain"})
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
@@ -34,9 +34,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         return None
     sources = find_sources(attributes, input=input_key, output=output_key)
     values = _unquote(input_value), _unquote(output_value)
-    call = read_by_kind(
-        name and name.lower(), _KINDS, _STEPS, span, lambda kind: _read_as(kind, span, *values, sources)
-    )
+    call = read_by_kind((name or "").lower(), _KINDS, _STEPS, span, lambda kind: _read_as(kind, span, *values, sources))
     is_root = call.kind == "chain" and attributes.get("langfuse.internal.is_app_root") is True
     return call._replace(kind="workflow") if is_root else call
 

@@ -25,7 +25,7 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from collector.admission.fair_limit import Holding, address_key
-from collector.admission.listener import Address
+from collector.admission.listener import Address, listening
 from collector.admission.relay import Relay
 from collector.admission.shared_port import SharedPort
 from collector.errors import BadInput, ConfigError, Overloaded, TooLarge
@@ -106,7 +106,8 @@ class OtlpGrpcReceiver:
             await server.start()
             stack.push_async_callback(server.stop, settings.stop_grace)
             stack.callback(self.stop_accepting)
-            listener = relay.serve(
+            listener = listening(
+                relay.end_of,
                 address=Address(_WHERE, settings.host, settings.port),
                 max_connections=settings.max_connections,
                 on_refused=self._ingest.count_refused_connection,

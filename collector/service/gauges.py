@@ -89,10 +89,7 @@ def hide_breakers(telemetry: Telemetry, judges: Collection[str]) -> None:
 
 
 def show_open_batches(
-    telemetry: Telemetry,
-    judges: Collection[str],
-    count: Callable[[str], int],
-    lacks_batches: Callable[[str], bool] = lambda _judge: False,
+    telemetry: Telemetry, judges: Collection[str], count: Callable[[str], int], lacks_batches: Callable[[str], bool]
 ) -> None:
     """The batches of judges that have not ended, and which judges have none at all."""
     for judge in judges:

@@ -219,16 +219,11 @@ def score_of_label(answer: Answer[AnyChoice], labels: Mapping[str, LabelDefiniti
     label = answer.reply.label
     if answer.decisions:
         return _score_of_decision(answer.decisions[0], labels, details)
+    reason = reason_in(answer.reply)
     weighed = word_distributions(answer, "label", tuple(labels))
     distribution = weighed[-1] if weighed else None
     if distribution is None:
-        return Score(
-            value=labels[label].worth,
-            label=label,
-            explanation=reason_in(answer.reply),
-            method="single",
-            details=details,
-        )
+        return Score(value=labels[label].worth, label=label, explanation=reason, method="single", details=details)
     shares = distribution.shares
     details |= {
         "probabilities": {name: shares[name] for name in labels if name in shares},
@@ -241,7 +236,7 @@ def score_of_label(answer: Answer[AnyChoice], labels: Mapping[str, LabelDefiniti
     return Score(
         value=min(1.0, max(0.0, mean)),  # rounding must not leave the scale
         label=label,
-        explanation=reason_in(answer.reply),
+        explanation=reason,
         method="logprobs",
         kept_mass=distribution.kept_mass,
         details=details,

@@ -40,12 +40,8 @@ class TurnRatioSpec:
     @property
     def prompts(self) -> tuple[str, ...]:
         """The names of the templates it uses."""
-        own = (
-            (f"{self.name}_verdicts.txt",)
-            if self.list_field
-            else (f"{self.name}_items.txt", f"{self.name}_verdicts.txt")
-        )
-        return (*own, *item_verdicts.VERDICT_PROMPTS)
+        items = () if self.list_field else (f"{self.name}_items.txt",)
+        return (*items, f"{self.name}_verdicts.txt", *item_verdicts.VERDICT_PROMPTS)
 
     @property
     def needed_fields(self) -> frozenset[str]:

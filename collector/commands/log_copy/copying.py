@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field, replace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import orjson
 
@@ -19,11 +19,15 @@ from collector.evaluate.budget.rates import FULL_RATES
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
-from collector.evaluate.recovery.past_plans import PlanHistory
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.recovery.sample_rate_notes import RATES_KEY
 from collector.evaluate.stage import GROUP
-from collector.evaluate.transfer.partition_transfer import PartitionTransfer, is_changed_beyond, read_transfer
+from collector.evaluate.transfer.partition_transfer import (
+    NumberedHistory,
+    PartitionTransfer,
+    is_changed_beyond,
+    read_transfer,
+)
 from collector.evaluate.transfer.transfer_records import TransferStart, is_transfer
 from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.export.stage import group_of
@@ -81,12 +85,6 @@ def groups_by_log(exporters: Collection[str]) -> dict[str, tuple[str, ...]]:
         "evaluations": (*map(group_of, sorted(exporters)), "watch", "page.watch", EVALUATIONS_GROUP),
         "labels": (LABELS_GROUP,),
     }
-
-
-class NumberedHistory(PlanHistory, Protocol):
-    """The plans of all configurations; `number` is the number of the copy's configuration."""
-
-    number: int
 
 
 @dataclass(eq=False, repr=False)
@@ -289,7 +287,7 @@ class LogCopy:
                 )
         states = {
             partition: await read_transfer(
-                self.plan, source.log, evaluations, partition, committed, self.now, self.history, self.history.number
+                self.plan, source.log, evaluations, partition, committed, self.now, self.history
             )
             for partition, committed in commits.items()
         }

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.rates import Rates
@@ -36,18 +36,16 @@ class PartitionTransfer:
     past: tuple[int, ...]
 
 
+class NumberedHistory(PlanHistory, Protocol):
+    """The plans of all configurations; `number` is the newest one's."""
+
+    number: int
+
+
 async def read_transfer(
-    plan: Plan,
-    turns: Log,
-    evaluations: Log,
-    partition: int,
-    committed: Committed,
-    now: float,
-    history: PlanHistory,
-    number: int,
+    plan: Plan, turns: Log, evaluations: Log, partition: int, committed: Committed, now: float, history: NumberedHistory
 ) -> PartitionTransfer:
-    """The state of a partition at its committed position. `plan` is the newest, with its `number`; `history` has all
-    plans.
+    """The state of a partition at its committed position. `plan` is the newest; `history` has all plans.
 
     Raises:
         LogUnavailable: a log cannot be read now.
@@ -58,7 +56,7 @@ async def read_transfer(
     await ledger.read_back(metadata.ledger_offset)
     start = metadata.replay_point.offset, metadata.configuration
     past = await past_plans(metadata.past, history, plan)
-    configurations = await configurations_of(start, ledger.control_records, plan, number, history)
+    configurations = await configurations_of(start, ledger.control_records, plan, history.number, history)
 
     def was_over(job: Job) -> bool:
         return job.trigger_offset < metadata.done_below_of(job.assignment.evaluator.name, committed.offset)

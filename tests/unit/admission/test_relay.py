@@ -7,7 +7,7 @@ import asyncio
 import pytest
 import uvloop
 
-from collector.admission.listener import Address
+from collector.admission.listener import Address, listening
 from collector.admission.relay import Relay
 
 
@@ -20,7 +20,8 @@ async def _sent_at_once() -> list[bytes]:
     """The answers to senders that write before their connection to the server is open."""
     async with Relay.open() as relay:
         server = await asyncio.start_unix_server(_answer, str(relay.path))
-        async with server, relay.serve(address=Address("page", "127.0.0.1", 0), max_connections=100) as port:
+        address = Address("page", "127.0.0.1", 0)
+        async with server, listening(relay.end_of, address=address, max_connections=100) as port:
             answers: list[bytes] = []
             for number in range(20):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)

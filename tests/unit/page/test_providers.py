@@ -180,7 +180,7 @@ def test_what_waits_for_batches() -> None:
     jobs = [replace(WAITING, evaluation_id=name, triggered_at=when) for name, when in (("a", 40.0), ("b", 90.0))]
     room.enter(jobs, 10)
     room.move(jobs[:1], "submitted")
-    show_open_batches(telemetry, ["main", "dear"], {"main": 2, "dear": 3}.__getitem__)
+    show_open_batches(telemetry, ["main", "dear"], {"main": 2, "dear": 3}.__getitem__, lambda _judge: False)
     assert deferred_view(telemetry) == DeferredView(gathering=1, submitted=1, oldest=60.0, batches=5)
     room.leave(jobs[:1])
     hide_open_batches(telemetry, ["main", "dear"])
