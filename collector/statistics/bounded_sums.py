@@ -13,11 +13,13 @@ bound follows from the last 1,000 conversations of the same series:
 - In the sums for the drop detector, each weight is divided by a large weight, the scale. The quotients of one
   conversation add up to at most 1, however long it lasts: the guarantee of the detector requires this. The excess is
   left out here, too. The scale is chosen so that the conversations lighter than the scale have 95 % of all weight: a
-  larger scale would let the detector find a drop later. Before that, each weight is divided by the largest factor that
-  evalstream's rate has given to the last 20 scores: a budget that has lowered the rate for a while leaves heavy scores,
-  and the detector would be blind until 1,000 conversations have followed. The mean is at its target at all times or
-  not, so a factor that is the same for all scores of a time changes no guarantee. It changes only by more than a boost
-  does: among a few scores, there may be only boosted ones.
+  larger scale would let the detector find a drop later. Before that, each weight is divided by the level of its time: a
+  budget that has lowered the rate for a while leaves heavy scores, and the detector would be blind until 1,000
+  conversations have followed. A new level is a sixteenth of the largest weight that the rate has given to the last 20
+  scores; it stays until it is too low, or more than 4 times too high. The weight of a boosted score is multiplied by 4
+  there, the largest boost: all of the 20 may be boosted, and the next score without a boost would lose a part of its
+  weight. The mean is at its target at all times or not, so a divisor that depends on earlier scores only, and is the
+  same for all scores of a time, changes no guarantee.
 
 Until 20 conversations are known, a score weighs at most 20 times the weight that evalstream's own sampling gives it,
 and the scale is four times the largest weight so far. Each process bounds weights for itself; a restart begins again.
@@ -166,10 +168,10 @@ the detector."""
 _SCORES = 4.0
 """Until weights are known, the scale has room for this number of scores of one conversation."""
 _BOOST = 4.0
-"""The factor by which a boost raises the rate, at most. A change of the rate that is not larger changes no level: after
-some boosted scores, the next one that is not would lose its larger weight."""
-_LEAST = _BOOST**2
-"""The largest recent weight, levelled: so the least, boosted after a small change of the rate, is 1."""
+"""The largest factor by which a boost raises the rate. The level stays while the rate changes by no more than that."""
+_LEVELLED = _BOOST**2
+"""The largest recent weight, divided by a new level. Without a new level, weights may become smaller by `_BOOST`, and
+those of boosted scores by as much again: to 1, the least that the bins distinguish."""
 _STEPS = 8
 """The number of bins per doubling of the weight. With 8 bins the scale is at most 9 % too large."""
 
@@ -177,7 +179,8 @@ _STEPS = 8
 @dataclass(frozen=True, slots=True)
 class Weight:
     """The weight of a score: `full` is 1 / its probability, `own` the factor from evalstream's own sampling alone, and
-    `rate` the part of `own` from the rate of its time, without an evaluator's own draw.
+    `rate` the part of `own` from the rate of its time, without an evaluator's own draw. For a boosted score, `rate` is
+    what it would be without the boost, or more: how large the boost was is not known here.
     """
 
     full: float
@@ -189,7 +192,8 @@ class Weight:
         """The weight of a subject with this sampling."""
         upstream = 1.0 if sampling.upstream == "unknown" else sampling.upstream
         own = upstream / sampling.probability
-        return cls(1.0 / sampling.probability, own, own * (sampling.own or 1.0))
+        boost = 1.0 if sampling.stratum == "all" else _BOOST
+        return cls(1.0 / sampling.probability, own, own * (sampling.own or 1.0) * boost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,9 +244,9 @@ class WeightHistory:
     largest: float = 0.0
     """The largest levelled weight that any score has had."""
     level: float = 0.0
-    """The divisor of weights, by the rates before."""
+    """The divisor of weights in the sums for the detector, by `rates`."""
     rates: deque[float] = field(default_factory=partial(deque[float], maxlen=_ENOUGH))
-    """The factors that evalstream's rate has given to the last scores."""
+    """`Weight.rate` of the last scores."""
     _recent: deque[_Conversation] = field(default_factory=deque[_Conversation])
     _bins: dict[int, _Bin] = field(default_factory=dict[int, _Bin])
     _weight: float = 0.0
@@ -323,9 +327,10 @@ class BoundedSums:
     ) -> BoundedIncrements:
         """Add a score that was made at `time` (s). The result's `evidence` holds only for scores in [0, 1]."""
         history = self._histories.setdefault(series, WeightHistory())
-        level, recent = history.level, max(history.rates, default=weight.rate) / _LEAST
-        if not level / _BOOST < recent * (1.0 + 1e-9) <= level * (1.0 + 2e-9):
-            level = history.level = recent
+        new, level = max(history.rates, default=weight.rate) / _LEVELLED, history.level
+        # a level may be too high by `_BOOST`, and never too low: scores would weigh more than the scale and be cut
+        if not new <= level <= new * _BOOST:
+            level = history.level = new
         history.rates.append(weight.rate)
         sums, passed = self._conversations.visit((series, conversation), time)
         if passed is None:
@@ -345,5 +350,6 @@ class BoundedSums:
             sums.shares.add(min(admitted / level / scale, 1.0 - sums.shares.w), score), weight.full - admitted, before,
         )  # fmt: skip
         sums.hour += admitted
-        history.grow(sums, admitted, admitted / max(level, weight.rate / _LEAST))
+        # the first scores after a cut of the rate are remembered as at the level that follows from them
+        history.grow(sums, admitted, admitted / max(level, weight.rate / _LEVELLED))
         return grown

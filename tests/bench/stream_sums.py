@@ -16,7 +16,7 @@ from collector.statistics.bounded_sums import LARGEST
 from collector.statistics.conversations import FADE_DAY, PAUSE
 from collector.statistics.incident import DropDetector
 
-HISTORY, ENOUGH, COVERED, SCORES, STEPS, BOOST, LEAST = 1000, 20, 0.95, 4.0, 8, 4.0, 16.0
+HISTORY, ENOUGH, COVERED, SCORES, STEPS, BOOST, LEVELLED = 1000, 20, 0.95, 4.0, 8, 4.0, 16.0
 """As in `collector.statistics.bounded_sums`."""
 HOUR, DAY, FADE = 60.0, PAUSE / 60.0, FADE_DAY / 60.0
 """In minutes, as times are. Conversations here end before a day without a score has passed, or a week."""
@@ -26,13 +26,21 @@ COLUMNS = 11
 
 @dataclass(frozen=True)
 class Turns:
-    """Turns that are judged, in order of time: minute, conversation (a number), weight, our own part of it, score."""
+    """Turns that are judged, in order of time: minute, conversation (a number), weight, our own part of it, score.
+
+    `rate` is that of `collector.statistics.bounded_sums.Weight`: our own part, unless there are boosts.
+    """
 
     minute: np.ndarray
     conversation: np.ndarray
     full: np.ndarray
     own: np.ndarray
     score: np.ndarray
+    rate: np.ndarray | None = None
+
+    @property
+    def rates(self) -> np.ndarray:
+        return self.own if self.rate is None else self.rate
 
 
 def sums_by_minute(turns: Turns, minutes: int) -> np.ndarray:
@@ -78,18 +86,19 @@ def _admitted(turns: Turns) -> list[tuple[float, ...]]:
     counts, weights = [0] * 256, [0.0] * 256
     found: list[tuple[float, ...]] = []
     log2, ceil = math.log2, math.ceil
-    for time, key, full, own, score in zip(
+    for time, key, full, own, score, rate in zip(
         turns.minute.tolist(),
         turns.conversation.tolist(),
         turns.full.tolist(),
         turns.own.tolist(),
         turns.score.tolist(),
+        turns.rates.tolist(),
         strict=True,
     ):
-        recent = max(rates, default=own) / LEAST
-        if not level / BOOST < recent * (1.0 + 1e-9) <= level * (1.0 + 2e-9):
-            level = recent
-        rates.append(own)
+        new = max(rates, default=rate) / LEVELLED
+        if not new <= level <= new * BOOST:
+            level = new
+        rates.append(rate)
         one = of.get(key, -1)
         if one < 0 or time - lasts[one] > DAY:
             one = of[key] = len(lasts)
@@ -133,7 +142,7 @@ def _admitted(turns: Turns) -> list[tuple[float, ...]]:
         wys[one] = wy + admitted * score
         shares[one] = share + part
         share_ys[one] = share_y + part * score
-        noted = admitted / max(level, own / LEAST)
+        noted = admitted / max(level, rate / LEVELLED)
         largest = max(largest, noted)
         ws[one] = w + admitted
         in_hour[one] += admitted

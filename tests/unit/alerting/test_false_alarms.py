@@ -57,9 +57,9 @@ def test_and_a_fall_behind_it_is_found() -> None:
 
 
 def one_by_one(turns: Turns) -> Iterator[tuple[float, int, Weight, float]]:
-    columns = (turns.minute, turns.conversation, turns.full, turns.own, turns.score)
-    for minute, key, full, own, score in zip(*(each.tolist() for each in columns), strict=True):
-        yield minute, key, Weight(full, own, own), score
+    columns = (turns.minute, turns.conversation, turns.full, turns.own, turns.rates, turns.score)
+    for minute, key, full, own, rate, score in zip(*(each.tolist() for each in columns), strict=True):
+        yield minute, key, Weight(full, own, rate), score
 
 
 def service_sums(turns: Turns, minutes: int) -> tuple[np.ndarray, np.ndarray]:
