@@ -213,7 +213,7 @@ def test_strata_keep_their_weights_in_the_detector_when_a_rate_changes() -> None
 @pytest.mark.parametrize("share", [0.03, 0.1])
 def test_the_detector_tests_the_mean_of_all_where_few_are_not_boosted(share: float, change: float) -> None:
     """What was not boosted weighed no more than the rest where no score like it was among the last 20: a mean of 0.58 at its
-    target was tested as 0.52, or as 0.55 while the rate was halved every other hour.
+    target was tested as 0.52, or as 0.56 while the rate was halved every other hour.
     """
     chance, sums, evidence, exact = random.Random(1), BoundedSums(), Sums(), Sums()
     for number in range(40_000):
