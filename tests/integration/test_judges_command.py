@@ -172,9 +172,22 @@ def test_without_a_threshold_judges_are_compared_by_their_scores(config: Path, c
     assert strong["scored"] == 120
     assert 0.8 < strong["agreement"]["value"] < 0.95, "scores of 9 and 2 are near people's, and not theirs"
     text = " ".join(run(config, cases, "--judge", "strong", "--judge", "mini", "--repeat", "1").split())
-    assert "without verdicts, agreement and again are 1 minus the mean distance of scores" in text, (
-        "of graded ones, too"
-    )
+    assert "as helpful has no verdicts, agreement and again are 1 minus the mean distance of scores" in text
+
+
+@pytest.mark.parametrize("graded", [1, 60, 120])
+def test_labels_with_numbers_are_verdicts_as_for_calibrate(config: Path, cases: Path, graded: int) -> None:
+    """One 0.9 among true and false turned the agreement of all cases into a distance of scores."""
+    own = ("--json", "--judge", "strong", "--judge", "wild", "--repeat", "1")
+    expected = orjson.loads(run(config, cases, *own))
+    rows = [orjson.loads(line) for line in cases.read_bytes().splitlines()]
+    numbers = {True: 0.9, False: 0.2}
+    rows = [{**row, "human": numbers.get(row["human"])} if n < graded else row for n, row in enumerate(rows)]
+    cases.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    mixed = orjson.loads(run(config, cases, *own))
+    assert mixed["verdicts"]
+    for one, other in zip(expected["figures"], mixed["figures"], strict=True):
+        assert (one["judge"], one["agreement"], one["choice"]) == (other["judge"], other["agreement"], other["choice"])
 
 
 def test_the_table_says_what_follows(config: Path, cases: Path) -> None:

@@ -1,7 +1,7 @@
 """The figures of judges on labelled cases: agreement, repeatability, price, time; and which judge is enough. Pure.
 
-The loss of a judge in a case is the distance of its score from people's: 0 or 1 where these are verdicts (both on the
-same side of the threshold or not), else the difference of the scores. Agreement is 1 less its mean. Means count a case
+The loss of a judge in a case: 0 if its verdict is people's, else 1; a label's verdict is its side of the middle. If the
+evaluator has no verdicts, the loss is the distance of the two scores. Agreement is 1 less its mean. Means count a case
 as often as its `weight` says, so that they are of the traffic that the cases were drawn from. All 95 % intervals are
 percentile bootstraps over conversations, 1,000 resamples, with a fixed seed.
 
@@ -83,7 +83,9 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LossScale:
-    """How losses are computed: by `verdicts` at the threshold, or by the distance of scores."""
+    """How losses are computed: by `verdicts` if the evaluator has these, whatever the labels are, so that one label
+    changes no other's loss; else by the distance of scores.
+    """
 
     scale: ScoreScale
     verdicts: bool

@@ -102,10 +102,8 @@ def as_text(result: Bench, cases: int) -> str:
 
 def _table(result: Bench, cases: int) -> Table:
     names = ("scored", "agreement", "behind", "again", "USD/1k", "s")
-    distances = (
-        "" if result.verdicts else "; without verdicts, agreement and again are 1 minus the mean distance of scores"
-    )
-    title = f"{result.evaluator}: {plural(cases, 'labelled case')}{distances}"
+    why = f"as {result.evaluator} has no verdicts, agreement and again are 1 minus the mean distance of scores"
+    title = f"{result.evaluator}: {plural(cases, 'labelled case')}{'' if result.verdicts else f'; {why}'}"
     table = figures_table("judge", names, title=title, whole=True, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     for figures in result.figures:
@@ -290,8 +288,7 @@ async def _run(
             )  # fmt: skip
             models = {each: judge.model for each, judge in opened_judges.items()}
     places = {job.evaluation_id: place for job, place in jobs}
-    are_verdicts = all(score in (0, 1) for case in cases for _, score in case.label.by.values())
-    scale = LossScale(ScoreScale.of(configured.evaluator), configured.evaluator.has_verdicts and are_verdicts)
+    scale = LossScale(ScoreScale.of(configured.evaluator), configured.evaluator.has_verdicts)
     return made, bench(name, models, _judged(made.evaluations, places, judges, cases, scale), scale, options.margin)
 
 
