@@ -516,6 +516,16 @@ async def test_a_monitors_agreement_is_that_of_calibrate(world: World) -> None:
         agreements.add((compared["labels"], calibrated))
     assert len(agreements) == 2, "the labels of both monitors, and those of one"
 
+    path = world.folder / "labels.jsonl"
+    path.write_text("".join(json.dumps({"evaluation_id": each.evaluation_id, "human": True}) + "\n" for each in labels))
+    ours = ("--evaluator", "helpful", "--by", "short", "--labels", str(path))
+    assert "left out" not in (await world.replay(*ours)).stderr
+    of_all = sum(each.monitor == "all" for each in labels)
+    left_out = (
+        f"left out {len(labels) - of_all} of {len(labels)} labels, not of an answer in the log that helpful scored"
+    )
+    assert f"{left_out} in monitor all" in (await world.replay(*ours, "--monitor", "all")).stderr
+
 
 async def test_the_money_ends_it(world: World) -> None:
     whole = (await world.figures("--evaluator", "helpful", "--judge", "small"))["spent_usd"]

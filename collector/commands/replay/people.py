@@ -58,9 +58,10 @@ async def labels_of_page(
 
 
 def labels_of_file(
-    path: Path, past: Sequence[Evaluation], scales: Mapping[str, ScoreScale]
+    path: Path, past: Sequence[Evaluation], scales: Mapping[str, ScoreScale], monitors: Collection[str] = ()
 ) -> dict[Hashable, HumanLabel]:
-    """The labels of a file, by the evaluation, turn or conversation that each line names.
+    """The labels of a file, by the evaluation, turn or conversation that each line names. `past` is of these monitors,
+    or of all.
 
     Raises:
         ConfigError: the file cannot be read, a line is not a label, or none is of an answer that is compared.
@@ -72,7 +73,8 @@ def labels_of_file(
         own = [line for line in lines if line.evaluator in (None, name) and not known.keys().isdisjoint(line.row.names)]
         labels += [label_of_line(line, known, lower_is_better=scale.lower_is_better) for line in own]
         used.update(line.number for line in own)
-    scored = f"of an answer in the log that {listed(scales)} scored"
+    where = f" in monitor {listed(monitors)}" if monitors else ""
+    scored = f"of an answer in the log that {listed(scales)} scored{where}"
     if not used:
         raise ConfigError(f"{path}: no label is {scored}{remedy}")
     number = sum(line.evaluator is None or line.evaluator in scales for line in lines)

@@ -431,9 +431,10 @@ async def _labels(
 ) -> dict[Hashable, HumanLabel]:
     """People's labels of what these evaluators judged, for the monitors that are compared, as in `calibrate`."""
     scales = {name: ScoreScale.of(assignment.evaluator) for name, assignment in assignments.items()}
-    path, of = options.labels, EvaluationFilter(monitors=options.selection.monitors)
+    path, monitors = options.labels, options.selection.monitors
+    of = EvaluationFilter(monitors=monitors)
     judged = [each.evaluation for each in past if each.evaluation.evaluator in scales and of.matches(each.evaluation)]
-    return labels_of_file(path, judged, scales) if path else await labels_of_page(logs.labels, judged, scales)
+    return labels_of_file(path, judged, scales, monitors) if path else await labels_of_page(logs.labels, judged, scales)
 
 
 def _jobs(
