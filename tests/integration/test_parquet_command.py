@@ -252,6 +252,24 @@ def queued(number: int, score: float | None, probability: float) -> Label:
     )  # fmt: skip
 
 
+def queries_of_the_page() -> list[str]:
+    return re.findall(r"(?<!-->\n)^```sql\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+
+
+async def test_without_labels_all_views_but_the_last_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pattern of the view `labels` matches no file, and as the second of a script it kept `scores` from being made."""
+    await written(await stored(tmp_path, record(scored(1), DAY)), tmp_path)
+    monkeypatch.chdir(tmp_path)
+    import duckdb  # here: see `database`
+
+    views, first = queries_of_the_page()
+    assert "(the last needs labels):\n\n```sql\nCREATE OR REPLACE VIEW evaluations" in PAGE.read_text()
+    with database() as connection:
+        with pytest.raises(duckdb.IOException, match="labels/day"):
+            connection.execute(views)
+        assert len(connection.execute(first).fetchall()) == 1
+
+
 async def test_the_queries_of_the_page_say_what_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heavy = Sampling(probability=0.25)
     one = scored(1, score=1.0, attributes={"model": "m-1"}, sampling=heavy)
@@ -280,7 +298,7 @@ async def test_the_queries_of_the_page_say_what_is_so(tmp_path: Path, monkeypatc
     config = await stored(tmp_path, *(record(each, DAY) for each in ledger), labels=tuple(labels))
     await written(config, tmp_path)
     monkeypatch.chdir(tmp_path)
-    views, first = re.findall(r"(?<!-->\n)^```sql\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    views, first = queries_of_the_page()
     questions = [first, *statements("questions.sql")]
     assert len(questions) == 5
     with database() as connection:
