@@ -16,7 +16,7 @@ bound follows from the last 1,000 conversations of the same series:
   larger scale would let the detector find a drop later. Before that, each weight is divided by the level of its time: a
   budget that has lowered the rate for a while leaves heavy scores, and the detector would be blind until 1,000
   conversations have followed. A new level is a sixteenth of the largest weight that the rate has given to the last 20
-  scores; it stays until it is too low, or more than 4 times too high. The weight of a boosted score is multiplied by 4
+  scores; it stays until it is too low, or more than twice too high. The weight of a boosted score is multiplied by 4
   there, the largest boost: all of the 20 may be boosted, and the next score without a boost would lose a part of its
   weight. The mean is at its target at all times or not, so a divisor that depends on earlier scores only, and is the
   same for all scores of a time, changes no guarantee.
@@ -168,10 +168,13 @@ the detector."""
 _SCORES = 4.0
 """Until weights are known, the scale has room for this number of scores of one conversation."""
 _BOOST = 4.0
-"""The largest factor by which a boost raises the rate. The level stays while the rate changes by no more than that."""
-_LEVELLED = _BOOST**2
-"""The largest recent weight, divided by a new level. Without a new level, weights may become smaller by `_BOOST`, and
-those of boosted scores by as much again: to 1, the least that the bins distinguish."""
+"""The largest factor by which a boost raises the rate."""
+_TOO_HIGH = 2.0
+"""How much too high a level may be: so it does not follow each boosted score if boosts are 2 or more. With 4, scores
+without a boost, if they are few, were cut at the scale while the rate changed (measured)."""
+_LEVELLED = 16.0
+"""The largest recent weight, divided by a new level: enough for the least, which is boosted and has a level that is too
+high, to be above 1, the least that the bins distinguish."""
 _STEPS = 8
 """The number of bins per doubling of the weight. With 8 bins the scale is at most 9 % too large."""
 
@@ -328,8 +331,8 @@ class BoundedSums:
         """Add a score that was made at `time` (s). The result's `evidence` holds only for scores in [0, 1]."""
         history = self._histories.setdefault(series, WeightHistory())
         new, level = max(history.rates, default=weight.rate) / _LEVELLED, history.level
-        # a level may be too high by `_BOOST`, and never too low: scores would weigh more than the scale and be cut
-        if not new <= level <= new * _BOOST:
+        # a level may be too high by `_TOO_HIGH`, and never too low: scores would weigh more than the scale and be cut
+        if not new <= level <= new * _TOO_HIGH:
             level = history.level = new
         history.rates.append(weight.rate)
         sums, passed = self._conversations.visit((series, conversation), time)

@@ -16,7 +16,7 @@ from collector.statistics.bounded_sums import LARGEST
 from collector.statistics.conversations import FADE_DAY, PAUSE
 from collector.statistics.incident import DropDetector
 
-HISTORY, ENOUGH, COVERED, SCORES, STEPS, BOOST, LEVELLED = 1000, 20, 0.95, 4.0, 8, 4.0, 16.0
+HISTORY, ENOUGH, COVERED, SCORES, STEPS, TOO_HIGH, LEVELLED = 1000, 20, 0.95, 4.0, 8, 2.0, 16.0
 """As in `collector.statistics.bounded_sums`."""
 HOUR, DAY, FADE = 60.0, PAUSE / 60.0, FADE_DAY / 60.0
 """In minutes, as times are. Conversations here end before a day without a score has passed, or a week."""
@@ -96,7 +96,7 @@ def _admitted(turns: Turns) -> list[tuple[float, ...]]:
         strict=True,
     ):
         new = max(rates, default=rate) / LEVELLED
-        if not new <= level <= new * BOOST:
+        if not new <= level <= new * TOO_HIGH:
             level = new
         rates.append(rate)
         one = of.get(key, -1)

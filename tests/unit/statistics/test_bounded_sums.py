@@ -197,6 +197,17 @@ def test_what_a_budget_cut_leaves_does_not_blind_the_detector() -> None:
     assert shares[-180:] == [1.0] * 180, "nor do several"
 
 
+def test_a_level_is_at_most_twice_too_high() -> None:
+    """With levels up to four times too high, the scale cut scores without a boost, and false alarms were frequent."""
+    sums = BoundedSums()
+    shares = [
+        sums.add("s", str(number), weight=of_rate(weight), score=0.5, time=float(number)).evidence.w
+        for number, weight in enumerate([3.0] * 200 + [1.0] * 200)
+    ]
+    assert shares[205] == pytest.approx(1 / 3, rel=0.1), "the last 20 have the rate from before"
+    assert shares[-100:] == [pytest.approx(1.0, rel=0.1)] * 100
+
+
 def test_strata_keep_their_weights_in_the_detector_when_a_rate_changes() -> None:
     """A boost of four: the others weigh four times as much, at any rate."""
     sums, shares = BoundedSums(), defaultdict[float, float](float)
