@@ -838,6 +838,25 @@ class Brief(Evaluator[Turn]):
 """
 
 
+async def test_the_first_plug_in_and_its_evaluator_need_one_restart(tmp_path: Path) -> None:
+    """Alone, the evaluator needed no restart, it said; the running service does not know its kind, and refuses it."""
+    plugin = tmp_path / "mine" / "brief.py"
+    plugin.parent.mkdir()
+    plugin.write_text(PLUGIN)
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        file.change(lambda values: values["export"].update(prometheus={"port": free_port()}))
+        try:
+            async with running(load(file.path), {"evaluate", "export"}, path=file.path):
+                file.change(lambda values: values.update(plugins=str(plugin.parent)))
+                file.change(lambda values: values["evaluators"].update(brief={"kind": "brief"}))
+                lines = await compared(file)
+                assert "plugins and the code of plug-ins: read only at a start" in " ".join(lines.split())
+                assert "waits      evaluators.brief: for that restart\n" in lines
+        finally:
+            forget()
+
+
 async def test_the_preview_knows_the_version_of_a_plug_in_that_changed(tmp_path: Path) -> None:
     """It said `restart plugins` alone, and `rejudge --dry-run` already counted by the new version."""
     plugin = tmp_path / "mine" / "brief.py"

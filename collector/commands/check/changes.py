@@ -329,7 +329,7 @@ def _with_start_keys(compared: Compared, config: Config, stored: Mapping[str, An
         raise _other_log(config, keys)  # an older copy, or that of another service
     # a service has loaded the code of plug-ins: of a new file it compares the folder's name alone
     code = {"plugins"}.intersection(other, section_hashes(config), running or stored.get(live_part.STARTED, ()))
-    unloaded = here.other_packages(metrics) | {folder.package: "plug-ins" for folder in folders() if code}
+    unloaded = here.other_packages(metrics) | {folder.package: "plug-ins" for folder in folders() if "plugins" in other}
     in_use = unloaded.keys() & {_module(config, name) for name in config.evaluators}
     new = {f"{_CODE}{name}" for name in _new_code(compared.config, config, unloaded)}
     restart = {*shared, *(name for name in other if not live_part.is_live(name))} - code | new
