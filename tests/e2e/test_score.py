@@ -274,9 +274,30 @@ async def test_a_judge_that_talks_nonsense_gives_no_score(tmp_path: Path) -> Non
     assert done.returncode == 1
     assert json.loads(done.stdout)["helpful"]["mean"] is None
     assert done.stderr == (
-        "evalstream: helpful: nothing could be scored: 3 failed (judge_reply_invalid); the first error: "
+        "evalstream: helpful: nothing could be scored: 3 of 3 failed (judge_reply_invalid); the first error: "
         "the answer holds no JSON object; name a model that follows instructions and writes JSON (judges.main.model)\n"
     )
+
+
+async def test_a_run_of_which_a_part_failed_is_no_success(tmp_path: Path) -> None:
+    """The status was 0, and a pipeline that reads it alone was green, though the mean left out what failed."""
+    message = {"role": "assistant", "content": "I cannot say."}
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    answer = {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+    answer |= {"usage": {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}}
+    judge = FaultyJudge(Faults(reply=(200, json.dumps(answer)), reply_to="the number 1"))
+    async with serve_judge(judge) as url:
+        prepare(tmp_path, url, 4)
+        options = ("turns.jsonl", "--json", "-o", "out.jsonl", "--fail-under", "0.1")
+        failed = await finished(tmp_path, *options)
+        judge.faults = Faults()
+        again = await finished(tmp_path, *options)
+    summary = json.loads(failed.stdout)["helpful"]
+    assert (failed.returncode, summary["scored"], summary["failed"]) == (1, 3, {"judge_reply_invalid": 1})
+    *_, line = failed.stderr.splitlines()
+    assert line.startswith("evalstream: helpful: not all could be scored: 1 of 4 failed (judge_reply_invalid); the ")
+    assert line.endswith("; run the same command again to resume from out.jsonl"), line
+    assert (again.returncode, json.loads(again.stdout)["helpful"]["failed"]) == (0, {}), again.stderr
 
 
 async def test_an_unreachable_judge_is_reported_at_once(tmp_path: Path) -> None:
@@ -291,7 +312,7 @@ async def test_an_unreachable_judge_is_reported_at_once(tmp_path: Path) -> None:
     assert done.stderr == (
         f"evalstream: judge main at {url} has never answered ({nobody}), so its evaluations fail at once; "
         "start it, or correct judges.main.base_url\n"
-        "evalstream: helpful: nothing could be scored: 2 failed (judge_unavailable)\n"
+        "evalstream: helpful: nothing could be scored: 2 of 2 failed (judge_unavailable)\n"
     )
 
 

@@ -34,8 +34,8 @@ _TEXTS = {
 class GateResult:
     """One evaluator's result; `comparison` is None if no case has a score by one version and its steps in both runs.
 
-    Without a base it has how many scores there are, and their `mean`. `problem` fails the run beside the verdict.
-    `failed` says which evaluations have no score because they failed.
+    Without a base it has how many scores there are, and their `mean`. `problem` fails the run beside the verdict, and
+    so does `failed`, which says which evaluations have no score because they failed.
     """
 
     evaluator: str
@@ -57,6 +57,11 @@ class GateResult:
     @property
     def failure(self) -> str:
         """The reasons for exit status 1; "" without any."""
+        return "; ".join(filter(None, (self.shortfall, self.failed)))
+
+    @property
+    def shortfall(self) -> str:
+        """The reasons that the scores give."""
         return "; ".join(filter(None, (self.problem, self.text if self.verdict == "worse" else "")))
 
 
@@ -153,23 +158,23 @@ def as_markdown(results: Sequence[GateResult]) -> str:
         name = result.evaluator.replace("|", "\\|")
         alone = ("–", "–" if result.mean is None else f"{result.mean:.3f}", "–", "–")
         cases, cells = (result.scored, alone) if (both := result.comparison) is None else (both.pairs, both.mean.cells)
-        verdict = in_chat("; ".join(filter(None, (result.problem or result.failed, _TEXTS[result.verdict]))))
+        verdict = in_chat("; ".join(filter(None, (result.problem, result.failed, _TEXTS[result.verdict]))))
         rows.append((name, f"{cases}", *cells, f"**{verdict}**" if verdict else "–"))
     filled = [column for column in zip(*rows, strict=True) if {*column[2:]} != {"–"}]
     return "".join(f"| {' | '.join(row)} |\n" for row in zip(*filled, strict=True))
 
 
 def as_junit(results: Sequence[GateResult]) -> bytes:
-    """JUnit XML: a test case for each result. Reasons for exit status 1 are failures, and evaluations that failed are
-    errors; without a verdict or a score it is skipped.
+    """JUnit XML: a test case for each result. It fails for its scores, is an error if evaluations alone failed, and
+    is skipped without a verdict or a score.
     """
     whole = ET.Element("testsuites")
     suite = ET.SubElement(whole, "testsuite", name="evalstream score", tests=str(len(results)))
     for result in results:
         case = ET.SubElement(suite, "testcase", classname="evalstream", name=result.evaluator)
         is_empty = result.comparison is None and result.mean is None
-        if result.failed and (is_empty or not result.failure):
-            ET.SubElement(case, "error", message=plain(result.failure or result.failed), type="failed")
+        if result.failed and (is_empty or not result.shortfall):
+            ET.SubElement(case, "error", message=plain(result.failure), type="failed")
         elif result.failure:
             kind = "worse" if result.verdict == "worse" else "limit"
             ET.SubElement(case, "failure", message=plain(result.failure), type=kind).text = _examples(result)

@@ -108,7 +108,8 @@ class ScoreSummary:
     @property
     def failures(self) -> str:
         """How many failed, and why."""
-        return f"{self.failed.total()} failed ({', '.join(self.failed)}){_FIRST}{self.problem}"
+        of = self.scored + self.skipped.total() + self.failed.total()
+        return f"{self.failed.total():,} of {of:,} failed ({', '.join(self.failed)}){_FIRST}{self.problem}"
 
     @property
     def mean(self) -> float | None:
@@ -254,7 +255,7 @@ class ScoreOptions(JudgingOptions):
 
 
 def score(config: Config, options: ScoreOptions) -> int:
-    """Score files; returns the exit status: 1 where a mean is below `fail_under`, or nothing could be scored."""
+    """Score files; returns the exit status: 1 where a mean is below `fail_under`, or an evaluation failed."""
     base = None if options.against is None else read_base(options.against)
     turns = list(turns_in(options.paths, config))
     if not turns:
@@ -291,7 +292,7 @@ def score(config: Config, options: ScoreOptions) -> int:
     for line in _worst(made.evaluations, turns, options.worst, lower):
         text += line.replace("\n", f"\n{' ' * 12}") + "\n"
     show(as_json(by_evaluator, lower, more) if options.json else text, end="")
-    problems = dict(_problems(config, by_evaluator, options.fail_under, lower))
+    problems = dict(_problems(config, by_evaluator, options, lower))
     alone = (GateResult(evaluator=name, scored=of.scored, mean=of.mean) for name, of in by_evaluator.items())
     rows = [replace(result, **problems[result.evaluator]) for result in gate or alone]
     of_run = [limit_message(made, options.max_usd, options.output)] if made.left else []
@@ -412,16 +413,17 @@ def _assignments(plan: Plan, named: Sequence[str]) -> list[Assignment]:
 
 
 def _problems(
-    config: Config, by_evaluator: dict[str, ScoreSummary], line: float | None, lower: Collection[str]
+    config: Config, by_evaluator: dict[str, ScoreSummary], options: ScoreOptions, lower: Collection[str]
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """The problems of each evaluator, and which evaluations failed, as fields of its `GateResult`."""
     for name, summary in by_evaluator.items():
-        problem, failed = "", f"not all could be scored: {summary.failures}" if summary.failed else ""
-        if failed and not summary.scored:
+        problem, failed, line = "", "", options.fail_under
+        if summary.failed:
             judge, has_file = config.evaluators[name].judge or "<name>", config.source != WITHOUT_FILE
             advice = _advice(next(iter(summary.failed)), summary.failures, judge, has_file=has_file)
-            problem = f"nothing could be scored: {summary.failures}{advice}"
-        elif line is not None and below(summary, line, lower_is_better=name in lower):
+            extent, again = ("not all", resume_hint(options.output)) if summary.scored else ("nothing", "")
+            failed = f"{extent} could be scored: {summary.failures}{advice}{again}"
+        if (summary.scored or not failed) and line is not None and below(summary, line, lower_is_better=name in lower):
             problem = _shortfall(summary, line, name in lower)
         yield name, {"problem": problem, "failed": failed}
 

@@ -176,10 +176,10 @@ def test_an_evaluator_without_any_score_is_skipped_and_no_word_is_of_a_compariso
 
 def test_evaluations_that_failed_are_errors_unless_their_evaluator_has_a_worse_verdict() -> None:
     """`errors` was always 0, also if a judge did not answer."""
-    failed = "not all could be scored: 2 failed (judge_timeout)"
+    failed = "not all could be scored: 2 of 3 failed (judge_timeout)"
     results = [
         GateResult(evaluator="some", scored=1, mean=0.5, failed=failed),
-        GateResult(evaluator="all", problem="nothing could be scored: 2 failed (judge_timeout)", failed=failed),
+        GateResult(evaluator="all", failed="nothing could be scored: 2 of 2 failed (judge_timeout)"),
         GateResult(evaluator="low", scored=1, mean=0.5, problem="mean 0.5 is below 0.6", failed=failed),
         GateResult(evaluator="good", scored=1, mean=0.5),
     ]
@@ -187,8 +187,8 @@ def test_evaluations_that_failed_are_errors_unless_their_evaluator_has_a_worse_v
     assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "2", "0"]
     assert [[(part.tag, part.get("message")) for part in case] for case in suite] == [
         [("error", failed)],
-        [("error", "nothing could be scored: 2 failed (judge_timeout)")],
-        [("failure", "mean 0.5 is below 0.6")],
+        [("error", "nothing could be scored: 2 of 2 failed (judge_timeout)")],
+        [("failure", f"mean 0.5 is below 0.6; {failed}")],
         [("system-out", None)],
     ]
     assert f"| some | 1 | 0.500 | **{failed}** |" in as_markdown(results)
