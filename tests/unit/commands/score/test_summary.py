@@ -8,7 +8,16 @@ from evaluation_samples import bare, failed, scored
 
 from collector.commands.replay.comparison import EvaluationPair, compare
 from collector.commands.score.configuration import without_file
-from collector.commands.score.score import ScoreSummary, _advice, _problems, as_json, as_table, below, summarize
+from collector.commands.score.score import (
+    ScoreOptions,
+    ScoreSummary,
+    _advice,
+    _problems,
+    as_json,
+    as_table,
+    below,
+    summarize,
+)
 from evaluators.results import ErrorDetail, Usage
 
 
@@ -55,8 +64,8 @@ def test_without_a_file_the_remedy_names_the_variables() -> None:
     config = without_file(["answer_relevancy"], None, {"OPENAI_API_KEY": "k", "OPENAI_MODEL": "m"})
     error = ErrorDetail(type="judge_denied", message="HTTP 401")
     summaries = summarize([replace(bare(1, None), evaluator="answer_relevancy", error=error)])
-    [(_, fields)] = _problems(config, summaries, None, ())
-    assert fields["problem"].endswith("; check OPENAI_BASE_URL, OPENAI_MODEL and OPENAI_API_KEY")
+    [(_, fields)] = _problems(config, summaries, ScoreOptions(paths=()), ())
+    assert fields["failed"].endswith("; check OPENAI_BASE_URL, OPENAI_MODEL and OPENAI_API_KEY")
 
 
 def test_skips_have_their_reasons() -> None:
