@@ -362,11 +362,16 @@ async def _number(process: Process, history: ConfigurationHistory, config: Confi
     return history.number
 
 
-async def _start_evaluate(evaluating: EvaluateTask, reload: Reload) -> Process:
-    """Judge from now on, and not by the file if others have replaced it: first the process takes the newest one."""
-    reload.exchange.process.changes.append(without_preparation(evaluating.take_over))
+async def _start_judging(evaluating: EvaluateTask | None, watching: Watching, reload: Reload) -> Process:
+    """Judge and alert from now on, and not by the file if others have replaced it: first take the newest one."""
+    starting = reload.exchange.process
+    if evaluating is not None:
+        starting.changes.append(without_preparation(evaluating.take_over))
     await reload.follow_log()
-    evaluating.start(reload.exchange.process.number)
+    if evaluating is not None:
+        evaluating.start(reload.exchange.process.number)
+    if watching.alerts is not None:
+        starting.tasks.start("alerts", watching.alerts)
     return reload.exchange.process
 
 
@@ -512,8 +517,7 @@ async def running(
         page_port = await start_page(process, watching, evaluating) if "page" in stages else None
         process = replace(process, number=await _number(process, history, config, evaluates=evaluating is not None))
         reload = Reload(Exchange(process, judges), history, path=path, evaluates=evaluating is not None)
-        if evaluating is not None:
-            process = await _start_evaluate(evaluating, reload)
+        process = await _start_judging(evaluating, watching, reload)
         wanted = follow_wanted(process, stages)
         if "assemble" in stages:
             start_link(process)

@@ -64,6 +64,8 @@ class Watching:
     releases: ComparedReleases | None = None
     trust: JudgeTrust | None = None
     agreement: "PeopleAgreement | None" = None
+    alerts: Work | None = None
+    """Evaluates alerts and notifies: to be started when the process has the configuration that is in force."""
 
 
 class PeopleAgreement:
@@ -179,7 +181,7 @@ async def start_watch(process: Process, evaluating: EvaluateTask | None) -> Watc
     Raises:
         ConfigError: the golden set cannot be read.
     """
-    settings, telemetry, tasks = process.config.settings, process.telemetry, process.tasks
+    settings, telemetry = process.config.settings, process.telemetry
     explained, agreement = _Explained(), PeopleAgreement(process.config)
     prepare = partial(_prepare_checks, _Tasks(process), explained, agreement, evaluating)
     await (await prepare(process.config))(process)
@@ -199,9 +201,8 @@ async def start_watch(process: Process, evaluating: EvaluateTask | None) -> Watc
     notifier = Notifier(client, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook, page, definitions)
     process.follow("watch", process.logs.evaluations, "watch", stage.open_fold)
     releases = start_releases(process, "watch.releases", lambda: stage.evaluates)
-    tasks.start("alerts", partial(stage.run, notifier, releases.alerts))
     process.changes.append(partial(_prepare_targets, stage, watcher.interval))
-    return Watching(stage, releases, trust, agreement)
+    return Watching(stage, releases, trust, agreement, partial(stage.run, notifier, releases.alerts))
 
 
 async def _prepare_checks(

@@ -23,6 +23,8 @@ from service import free_port
 from stand_in_judge import serve_judge
 from test_access import make_certificates
 
+from collector.alerting.watch.notifier import AlertInstance
+from collector.alerting.watch.stage import WatchStage
 from collector.commands.audit.audit import audit
 from collector.commands.check.changes import change_lines, running_configuration
 from collector.commands.check.traffic import running_metrics
@@ -1358,6 +1360,43 @@ async def test_a_file_that_another_process_has_made_the_newest_again_is_no_old_o
         await service.reload.look()
         assert value(service, "evalstream_configuration_number") == 3
         assert value(service, "evalstream_configuration_refused") == 0
+    await clean(file)
+
+
+@pytest.mark.parametrize("stages", [{"evaluate", "watch"}, {"watch"}])
+async def test_a_start_with_an_earlier_file_looks_for_alerts_by_the_configuration_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stages: set[str]
+) -> None:
+    """While it waited for its partitions, which may last 45 s, it could post with the earlier file's targets."""
+    monkeypatch.setattr(SqliteLog, "shared", property(lambda _log: True))
+    monkeypatch.setattr(app, "others_evaluate", AsyncMock(return_value=True))
+    file = ConfigFile(tmp_path, "http://127.0.0.1:1")
+    file.values["alerts"] = {"watcher": {"webhook": "http://127.0.0.1:1/hook", "interval": 0.05}}
+    file.change(lambda values: values["monitors"]["all"].update(alerts={"targets": {"short": 0.8}}))
+    old = file.path.read_text()
+    async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+        file.change(lambda values: values["monitors"]["all"].update(alerts={"targets": {"short": 0.6}}))
+        await look(service)
+    looked = list[float]()
+
+    async def note(stage: WatchStage, now: float) -> list[AlertInstance]:
+        del now
+        looked.extend(detector.target for detector in stage.rules.targets.values())
+        return []
+
+    claim = SqliteLog.claim
+
+    async def wait(log: SqliteLog, group: str) -> None:
+        await asyncio.sleep(0.5)
+        await claim(log, group)
+
+    monkeypatch.setattr(WatchStage, "look", note)
+    monkeypatch.setattr(SqliteLog, "claim", wait)
+    file.path.write_text(old)
+    async with running(load(file.path), stages, path=file.path), asyncio.timeout(10):
+        while not looked:
+            await asyncio.sleep(0.05)
+    assert set(looked) == {0.6}
     await clean(file)
 
 

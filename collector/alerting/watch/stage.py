@@ -224,10 +224,11 @@ class WatchStage:
         while True:
             await asyncio.sleep(self.interval)
             was_restored = self._folds.are_restored
-            active = await self.look(now := self.clock())
+            active = await self.look(self.clock())
             if notifier is not None and self.watches:
                 is_restored = was_restored and self._folds.are_restored
-                await notifier.notify([*active, *others()], now, self._why_over, is_restored=is_restored)
+                # the look may have waited for a judge, and the configuration may have changed meanwhile
+                await notifier.notify([*active, *others()], self.clock(), self._why_over, is_restored=is_restored)
             elif notifier is not None:
                 notifier.hand_over()
 

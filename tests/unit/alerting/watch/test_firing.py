@@ -344,6 +344,30 @@ async def test_of_two_processes_the_owner_of_one_partition_watches_all_scores() 
             assert await owner.look(now) == expected, "nothing counts twice"
 
 
+async def test_a_notification_has_the_time_after_the_wait_for_a_judge() -> None:
+    """The configuration changed during a wait of 20 s: a post said that an alert had ended before the change."""
+    now, posted = [1000.0], list[float]()
+
+    async def wait() -> bool:
+        now[0] += 20.0
+        return False
+
+    class Webhook(Notifier):
+        async def notify(self, active: Sequence[AlertInstance], now: float, *_: object, **_by_name: object) -> None:
+            del active
+            posted.append(now)
+
+    rules = WatchRules({}, configured(threshold=0.77).settings.alerts)
+    trust = JudgeTrust(wait_for_answer=wait)
+    stage = WatchStage(rules, Telemetry(), interval=0.01, trust=trust, clock=lambda: now[0])
+    async with stage.open_fold(0, None), asyncio.timeout(10):
+        watching = asyncio.create_task(stage.run(Webhook(HttpClient(timeout=1.0), Telemetry(), 60.0)))
+        while not posted:
+            await asyncio.sleep(0.01)
+        watching.cancel()
+    assert posted[0] == 1020.0
+
+
 async def test_the_page_has_what_fires_while_another_process_watches_and_after_each_handover() -> None:
     """It had no alert, though two had been posted, since its process had `watch`, too, and had not partition 0."""
     config, kept, telemetry = configured(threshold=0.77), logs(2), Telemetry()
