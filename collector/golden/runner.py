@@ -76,7 +76,15 @@ def read_cases(path: Path) -> tuple[GoldenCase, ...]:
 
 
 def cases_for(evaluator: Evaluator[Any], cases: Sequence[GoldenCase]) -> Sequence[GoldenCase]:
-    """The cases that an evaluator judges: turns, or conversations."""
+    """The cases by which an evaluator's judge is watched, turns or conversations; none if it can score too few.
+
+    A judge without such cases is watched by its evaluator's past, as without a golden set.
+    """
+    own = _of_scope(evaluator, cases)
+    return own if sum(not _lacking(case, evaluator) for case in own) >= judge_change.MIN_PAIRS else ()
+
+
+def _of_scope(evaluator: Evaluator[Any], cases: Sequence[GoldenCase]) -> Sequence[GoldenCase]:
     return [case for case in cases if scope_of(case.case) == evaluator.scope]
 
 
@@ -116,13 +124,14 @@ def case_notes(
     `evaluators` are those in use that ask a judge, by name. `dataset` also writes the scores of others.
     """
     for name, evaluator in evaluators.items():
-        own = cases_for(evaluator, cases)
+        own = _of_scope(evaluator, cases)
         lacking = [fields for case in own if (fields := _lacking(case, evaluator))]
-        if len(own) - len(lacking) < (needed := judge_change.MIN_PAIRS):
+        if not cases_for(evaluator, cases):
             fields = sorted({field for each in lacking for field in each})
             why = f" ({len(lacking)} lack {listed(fields)})" if fields else ""
             usable = f"{len(own) - len(lacking)} of {plural(len(cases), 'case')}"
-            yield f"golden.path: {name} can score {usable}{why}; a shift of its judge is seen with {needed} or more"
+            needed = judge_change.MIN_PAIRS
+            yield f"golden.path: {name} can score {usable}{why} and needs {needed}: its alerts score past cases"
     for name in sorted({name for case in cases for name in case.scores}.difference(known)):
         yield f"golden.path: scores names an {unknown('evaluator', name, known)}"
 
@@ -306,7 +315,9 @@ class _Checked:
 
     def suspects(self, now: float) -> bool:
         """Whether a run is to say if the judge has changed."""
-        return self.drip.has_tripped or (self.falling is not None and self.falling.asks(self.runs, now))
+        is_falling = self.falling is not None and self.falling.asks(self.runs, now)
+        # cases that have no score have none the next time, either
+        return bool(self.runs) and (self.drip.has_tripped or is_falling)
 
     def may_run(self) -> bool:
         """Whether the newest run is not yet the last of its period for such a suspicion."""
@@ -472,7 +483,7 @@ class GoldenRuns:
 
     async def _ask_single_cases(self, target: GoldenTarget) -> None:
         """Ask one case after another of the set, for a share of the live calls: at most one set of them at once."""
-        known, cases = self.checked[target.key], cases_for(target.assignment.evaluator, self.cases)
+        known, cases = self.checked[target.key], _of_scope(target.assignment.evaluator, self.cases)
         calls = self.reported.calls[target.definition]
         due = min(len(cases), int(self.rules.share * (calls - known.calls)))
         if not due or not known.runs:
@@ -551,7 +562,7 @@ class GoldenRuns:
         A skipped case would be skipped again: it has no score, and is no reason to ask again for the others.
         """
         evaluator = target.assignment.evaluator
-        results = await results_of(cases_for(target.assignment.evaluator, self.cases), partial(self._evaluate, target))
+        results = await results_of(_of_scope(evaluator, self.cases), partial(self._evaluate, target))
         outcomes = [result.outcome for result in results.values()]
         self._warn_of_skipped(evaluator.name, [outcome for outcome in outcomes if isinstance(outcome, Skipped)])
         failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]

@@ -36,7 +36,15 @@ from collector.evaluate.plan import Plan
 from collector.evaluate.references.subject import OUTCOME
 from collector.export.prometheus import count_judge_use, create_judge_use, share_name
 from collector.golden.own_past import OwnPast
-from collector.golden.runner import GoldenCase, GoldenRules, GoldenRuns, GoldenTarget, ReportedJudges, read_cases
+from collector.golden.runner import (
+    GoldenCase,
+    GoldenRules,
+    GoldenRuns,
+    GoldenTarget,
+    ReportedJudges,
+    cases_for,
+    read_cases,
+)
 from collector.judging.layers import without_answer_cache
 from collector.page.sources import AlertView, PeopleView, not_evaluated
 from collector.records.attributes import STANDARD
@@ -145,32 +153,48 @@ class _Tasks:
 
 
 class _Explained:
-    """The changes that shifts of judges explain, by the golden set of the running configuration, or by their past."""
+    """The changes that shifts of judges explain, by the golden set of the running configuration, or by their past.
+
+    `past` has the judges that `golden` does not watch.
+    """
 
     def __init__(self) -> None:
-        self.judges: GoldenRuns | OwnPast | None = None
+        self.golden: GoldenRuns | None = None
+        self.past: OwnPast | None = None
+
+    @property
+    def judges(self) -> Sequence[GoldenRuns | OwnPast]:
+        return [each for each in (self.golden, self.past) if each is not None]
 
     def miss(self, evaluator: str, lower: bool, length: float, now: float) -> float:
-        return self.judges.explained_miss(evaluator, lower, length, now) if isinstance(self.judges, GoldenRuns) else 0.0
+        return self.golden.explained_miss(evaluator, lower, length, now) if self.golden else 0.0
 
     def largest(self, evaluator: str, lower: bool, since: float, until: float) -> float:
-        return self.judges.largest_miss(evaluator, lower, since, until) if isinstance(self.judges, GoldenRuns) else 0.0
+        return self.golden.largest_miss(evaluator, lower, since, until) if self.golden else 0.0
 
     def shifted(self, evaluator: str) -> tuple[str, float | None]:
-        return self.judges.shifted(evaluator) if isinstance(self.judges, GoldenRuns) else ("", None)
+        return self.golden.shifted(evaluator) if self.golden else ("", None)
 
     def judge_since(
         self, evaluator: str, version: str, since: float, *, alerting: bool, detected_at: float = math.inf
     ) -> JudgeVerdict | None:
-        judges = self.judges
-        return judges and judges.judge_since(evaluator, version, since, alerting=alerting, detected_at=detected_at)
+        of_each = (
+            judges.judge_since(evaluator, version, since, alerting=alerting, detected_at=detected_at)
+            for judges in self.judges
+        )
+        return next(filter(None, of_each), None)
 
     def note_incidents(self, evaluator: str, version: str, over: Sequence[Period]) -> None:
-        if self.judges is not None:
-            self.judges.incidents[evaluator, version] = over
+        for judges in self.judges:
+            judges.incidents[evaluator, version] = over
 
     async def wait_for_answer(self) -> bool:
-        return self.judges is not None and await self.judges.wait_for_answer()
+        return any(await asyncio.gather(*(judges.wait_for_answer() for judges in self.judges)))
+
+    async def run_forever(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for judges in self.judges:
+                group.create_task(judges.run_forever())
 
 
 async def start_watch(process: Process, evaluating: EvaluateTask | None) -> Watching:
@@ -213,15 +237,20 @@ async def _prepare_checks(
     cases = read_cases(Path(golden.path)) if golden is not None else ()
 
     async def take_over(process: Process) -> None:
-        earlier = explained.judges
-        if isinstance(earlier, GoldenRuns):
-            earlier.withdraw()
-        for target in _golden_targets(config, process.plan):
+        golden, past = explained.golden, explained.past
+        if golden is not None:
+            golden.withdraw()
+        targets = tuple(_judge_targets(config, process.plan))
+        for target in targets:
             name = target.assignment.evaluator.name
             create_judge_use(process.telemetry, (name, target.monitor), priced=known_usd(config, name) is not None)
-        judges = explained.judges = await _golden(process, evaluating, cases) or _own_past(process, evaluating)
-        judges.continue_falls(earlier)
-        await tasks.restart({"golden": judges.run_forever, **agreement.restart(process)})
+        of_golden = [target for target in targets if cases_for(target.assignment.evaluator, cases)]
+        explained.golden = await _golden(process, evaluating, cases, of_golden)
+        explained.past = _own_past(process, evaluating, [target for target in targets if target not in of_golden])
+        for judges, earlier in ((explained.golden, golden), (explained.past, past)):
+            if judges is not None:
+                judges.continue_falls(earlier)
+        await tasks.restart({"golden": explained.run_forever, **agreement.restart(process)})
 
     return take_over
 
@@ -374,13 +403,15 @@ def _versions(process: Process) -> VersionsInUse:
     return versions | {(monitor, audit_name(name)): {version} for (monitor, name), version in audits.items()}
 
 
-async def _golden(process: Process, evaluating: EvaluateTask | None, cases: Sequence[GoldenCase]) -> GoldenRuns | None:
+async def _golden(
+    process: Process, evaluating: EvaluateTask | None, cases: Sequence[GoldenCase], targets: Sequence[GoldenTarget]
+) -> GoldenRuns | None:
     settings = process.config.settings
     if settings.golden is None:
         return None
     return GoldenRuns(
         cases,
-        list(_golden_targets(process.config, process.plan)),
+        targets,
         await process.logs.generated_steps(),
         process.telemetry,
         ReportedJudges(process.logs.evaluations),
@@ -396,8 +427,8 @@ def _charge(process: Process, evaluating: EvaluateTask | None, target: GoldenTar
         evaluating.budgets.spend_beside(target.monitor, usd, process.clock())
 
 
-def _own_past(process: Process, evaluating: EvaluateTask | None) -> OwnPast:
-    """The questions if there is no golden set: within the budgets, as judges may see them, without a canary."""
+def _own_past(process: Process, evaluating: EvaluateTask | None, targets: Sequence[GoldenTarget]) -> OwnPast:
+    """The questions to judges that no golden set watches: within the budgets, redacted, without a canary."""
     logs, redactors = process.logs, process.resources.redactors
     guardrails = EvaluationGuardrails(process.telemetry, redactors=redactors, store_text=False)
     skip_unseen = {monitor.name: monitor.skip_unseen for monitor in process.plan.monitors}
@@ -413,11 +444,10 @@ def _own_past(process: Process, evaluating: EvaluateTask | None) -> OwnPast:
         return result
 
     is_limited = process.plan.budget.limited or any(monitor.budget.limited for monitor in process.plan.monitors)
-    targets = () if evaluating is None and is_limited else tuple(_golden_targets(process.config, process.plan))
-    return OwnPast(targets, logs.evaluations, logs.turns, ask)
+    return OwnPast(() if evaluating is None and is_limited else targets, logs.evaluations, logs.turns, ask)
 
 
-def _golden_targets(config: Config, plan: Plan) -> Iterator[GoldenTarget]:
+def _judge_targets(config: Config, plan: Plan) -> Iterator[GoldenTarget]:
     """Every evaluator with a judge that a monitor uses, once.
 
     Its judge is asked behind the answer cache, whose answers would hide that the judge has shifted.

@@ -212,7 +212,7 @@ async def test_a_change_beyond_its_interval_is_not_denied(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "judge", ["", " or of the judge; the alert and evalstream_judge_moved say if the judge has changed"]
+    "judge", ["", " or of the judge; if it is known whether the judge has changed, the alert says so"]
 )
 async def test_a_change_of_all_may_be_one_of_the_judge(tmp_path: Path, judge: str) -> None:
     """While the judge was another one, it said that the change was of the traffic, and did not name the judge."""

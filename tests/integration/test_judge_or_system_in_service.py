@@ -109,9 +109,13 @@ async def test_the_golden_set_is_in_the_cost_and_in_the_budgets_which_do_not_sto
 
 @pytest.mark.long
 @pytest.mark.timeout(200)
-async def test_a_page_says_that_the_judge_has_changed(tmp_path: Path) -> None:
-    judge = ChangingJudge()
-    async with webhook() as hook, serving(tmp_path, judge, hook) as service:
+@pytest.mark.parametrize("case", ["", '{"turn_id": "t%d", "input": "a"}'])
+async def test_a_page_says_that_the_judge_has_changed(tmp_path: Path, case: str) -> None:
+    """Also if a golden set has no case that the evaluator can score: the page then said nothing of the judge."""
+    judge, golden = ChangingJudge(), tmp_path / "golden.jsonl"
+    golden.write_text("".join(f"{case % number}\n" for number in range(60)) if case else "")
+    sections = {"golden": {"path": str(golden)}} if case else {}
+    async with webhook() as hook, serving(tmp_path, judge, hook, **sections) as service:
         await service.logs.turns.append([record(number) for number in range(SCORED)])
         await until_asked(judge, SCORED)
         await asyncio.sleep(3.0)

@@ -221,7 +221,7 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
     elif not explanation.drops:
         is_real = abs(explanation.change) > SURE * explanation.error
         chance = f"the change itself is within {SURE:g} standard errors, so it may be chance"
-        judge = " or of the judge; the alert and evalstream_judge_moved say if the judge has changed" * made.has_judge
+        judge = " or of the judge; if it is known whether the judge has changed, the alert says so" * made.has_judge
         yield f"  no part fell more than the rest: {f'the change is of all traffic{judge}' if is_real else chance}"
         yield f"  {explanation.none_named}"
     for drop, to_read in zip(explanation.drops, made.to_read, strict=True):

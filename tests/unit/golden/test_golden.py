@@ -276,7 +276,7 @@ def test_check_says_what_of_a_set_cannot_be_scored(tmp_path: Path):
     helpful = GEval(name="helpful", evaluation_steps=("Look.",), evaluation_params=("input", "actual_output"))
     known = ("helpful", "no_links")  # `dataset` also writes the scores of evaluators that ask no judge
     assert list(case_notes(read_cases(path), {"helpful": helpful}, known)) == [
-        "golden.path: helpful can score 5 of 8 cases (3 lack actual_output); a shift of its judge is seen with 10 or more",
+        "golden.path: helpful can score 5 of 8 cases (3 lack actual_output) and needs 10: its alerts score past cases",
         "golden.path: scores names an unknown evaluator 'helpfull'; did you mean 'helpful'?",
     ]
     assert list(case_notes(read_cases(golden_file(tmp_path)), {"helpful": helpful}, known)) == []
@@ -529,6 +529,22 @@ async def test_single_cases_that_move_once_more_get_a_run_or_a_line_says_why_not
     assert line.startswith(
         f"the judge of helpful may have changed, but the golden set was scored {MOST_RUNS + 1} times"
     )
+
+
+async def test_a_set_without_a_score_gets_no_run_for_a_fall_and_no_line_says_that_it_had_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log said that the set was scored 11 times, and not one case had been."""
+    path = tmp_path / "golden.jsonl"
+    path.write_bytes(b"\n".join(orjson.dumps({"turn_id": f"t{n}", "input": "a"}) for n in range(20)))
+    bench = Bench(path)
+    runs = await bench.look(8)
+    version = runs.targets[0].assignment.version
+    for _ in range(MOST_RUNS + 3):
+        bench.time += 600.0
+        runs.judge_since("helpful", version, bench.time - 60.0, alerting=True)
+        await runs.run_due()
+    assert not [record for record in caplog.records if "which is the most" in record.getMessage()]
 
 
 async def test_a_run_from_before_an_incident_ended_says_nothing_of_the_next_fall(tmp_path: Path) -> None:
