@@ -46,6 +46,11 @@ def in_chat(text: str) -> str:
     return _IN_CHAT.sub(lambda match: _HARMLESS[match[0]], plain(text))
 
 
+def in_code(text: str) -> str:
+    """One line as a code span for a cell of a Markdown table: a key can be copied, nothing becomes a link or mark."""
+    return f"`{plain(text).replace('`', _HARMLESS['`']).replace('|', _HARMLESS['|'])}`"
+
+
 def _escaped(match: re.Match[str]) -> str:
     number = ord(match[0])
     if number < 0x10000:

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 from made_up import Trace
+from markdown_it import MarkdownIt
 
 from collector.alerting.diagnosis.explain_drop import in_words
 from collector.alerting.watch.notifier import AlertInstance, _message, _TrackedAlert, _v2
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.explain import explain, format_lines
-from collector.commands.score.gate import as_junit, compare_with_base
+from collector.commands.score.gate import GateResult, as_junit, as_markdown, compare_with_base
 from collector.commands.score.output import open_writer
 from collector.config.settings import AssembleSettings
 from collector.service.assembly_builder import build_assembler
@@ -150,6 +151,16 @@ def test_alerts(text: str) -> None:
     assert in_chat(
         "answer_relevancy of shop: 0.85 ± 0.02 (12% of the change); model=gpt-4.1-mini, since 2026-11-20 09:00 UTC."
     ) == ("answer_relevancy of shop: 0.85 ± 0.02 (12% of the change); model=gpt-4.1-mini, since 2026-11-20 09:00 UTC.")
+
+
+@pytest.mark.parametrize("text", [*TEXTS, "a\\|`b", "`` c ` **d** | e \\"])
+def test_tables_for_pull_requests(text: str) -> None:
+    table = as_markdown([GateResult(evaluator="e", scored=1, mean=0.5, problem=text, failed=text)])
+    html = MarkdownIt("commonmark").enable("table").render(table)
+    assert re.findall(r"<(\w+)", html.partition("<tbody>")[2]) == [
+        "tr", "td", "td", "td", "td", "strong", "code", "code",
+    ]  # fmt: skip
+    assert not MOVES.search(table)
 
 
 def evaluation(turn_id: str, score: float) -> Evaluation:

@@ -10,7 +10,7 @@ from collector.commands.replay.comparison import Comparison, EvaluationPair, com
 from collector.commands.score.output import read_attempts
 from collector.commands.score.runner import mixes_steps, written_steps
 from collector.errors import ConfigError
-from collector.telemetry.plain import in_chat, plain
+from collector.telemetry.plain import in_code, plain
 from collector.wording import plural
 from evaluators.batch import results_of
 from evaluators.evaluator import Evaluator
@@ -158,7 +158,8 @@ def as_markdown(results: Sequence[GateResult]) -> str:
         name = result.evaluator.replace("|", "\\|")
         alone = ("–", "–" if result.mean is None else f"{result.mean:.3f}", "–", "–")
         cases, cells = (result.scored, alone) if (both := result.comparison) is None else (both.pairs, both.mean.cells)
-        verdict = in_chat("; ".join(filter(None, (result.problem, result.failed, _TEXTS[result.verdict]))))
+        reasons = map(in_code, filter(None, (result.problem, result.failed)))
+        verdict = "; ".join(filter(None, (*reasons, _TEXTS[result.verdict])))
         rows.append((name, f"{cases}", *cells, f"**{verdict}**" if verdict else "–"))
     filled = [column for column in zip(*rows, strict=True) if {*column[2:]} != {"–"}]
     return "".join(f"| {' | '.join(row)} |\n" for row in zip(*filled, strict=True))

@@ -191,7 +191,15 @@ def test_evaluations_that_failed_are_errors_unless_their_evaluator_has_a_worse_v
         [("failure", f"mean 0.5 is below 0.6; {failed}")],
         [("system-out", None)],
     ]
-    assert f"| some | 1 | 0.500 | **{failed}** |" in as_markdown(results)
+    assert f"| some | 1 | 0.500 | **`{failed}`** |" in as_markdown(results)
+
+
+def test_a_key_in_a_markdown_report_can_be_copied() -> None:
+    """Its dots were other characters, so that a copied key was found nowhere."""
+    failed = "not all could be scored: 1 of 2 failed; name another model (judges.main.model)"
+    table = as_markdown([GateResult(evaluator="x", verdict="other steps", scored=1, mean=0.5, failed=failed)])
+    assert "(judges.main.model)`" in table
+    assert "keep the file log.path between runs**" in table
 
 
 def test_a_problem_keeps_its_lines_but_in_xml() -> None:
