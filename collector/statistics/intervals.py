@@ -57,6 +57,17 @@ def mean_text(mean: float, error: float, number: float) -> str:
     return f"{mean:.3f} (95 %: {low:.2f} to {high:.2f})"
 
 
+def change_half(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
+    """The distance to the farther end of the interval of a change of a mean; of both, what `mean_interval` takes.
+
+    The squares of the distances to the means' ends are added (Newcombe 1998): equal scores do not prove that nothing
+    varies.
+    """
+    (low, high), (low_after, high_after) = mean_interval(*before), mean_interval(*after)
+    fall = math.hypot(after[0] - low_after, high - before[0])
+    return max(fall, math.hypot(high_after - after[0], before[0] - low))
+
+
 def plus_minus(half: float, digits: int = 3) -> str:
     """The distance to the farther end of a 95 % interval: `(95 %: ± 0.009)`."""
     return f"(95 %: ± {half:.{digits}f})"

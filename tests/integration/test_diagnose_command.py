@@ -211,6 +211,17 @@ async def test_a_change_beyond_its_interval_is_not_denied(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.parametrize("level", [0.0, 0.7])
+async def test_equal_scores_have_an_interval_too_and_no_change(tmp_path: Path, level: float) -> None:
+    """Of scores that are all 0 it said "+0.000 (95 %: ± 0.000)" and that the change may be chance."""
+    config, lines = configured(tmp_path), list[str]()
+    await stored(config, [replace(each, score=level) for each in incident("none")])
+    assert await diagnose(config, options(), lines.append, as_json=False) == 0
+    [half] = re.findall(r"a change of \+0\.000 \(95 %: ± (\S+)\)", "\n".join(lines))
+    assert 0.001 < float(half) < 0.02
+    assert "  no part fell more than the rest: all scores are equal, before and now" in lines
+
+
 @pytest.mark.parametrize(
     "judge", ["", " or of the judge; if it is known whether the judge has changed, the alert says so"]
 )

@@ -20,7 +20,7 @@ from collector.records.json import indented_json
 from collector.service.open_logs import open_stored_logs
 from collector.service.plan_builder import evaluator_version_in
 from collector.service.watch import watch_rules
-from collector.statistics.intervals import Z, mean_text, plus_minus
+from collector.statistics.intervals import change_half, mean_text, plus_minus
 from collector.telemetry.plain import plain
 from collector.telemetry.registry import Telemetry
 from collector.wording import percent, plural
@@ -28,6 +28,8 @@ from evaluators.results import Evaluation
 
 _INTERVAL, _DAY = 60.0, timedelta(days=1)
 """Seconds between two evaluations of alerts."""
+_ROUNDING = 1e-6
+"""Sums of equal scores differ by less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,10 +204,11 @@ def _lines(made: Sequence[Diagnosis], options: DiagnoseOptions) -> Iterator[str]
 def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
     explanation = made.explanation
     before, after = explanation.before, explanation.after
+    half = change_half(*((each.mean, each.error, each.effective) for each in (before, after)))
     yield (
         f"{made.evaluator}: {before.mean:.3f} before ({plural(before.conversations, 'conversation')}), "
         f"{after.mean:.3f} now ({plural(after.conversations, 'conversation')}), "
-        f"a change of {explanation.change:+z.3f} {plus_minus(Z * explanation.error)}"
+        f"a change of {explanation.change:+z.3f} {plus_minus(half)}"
     )
     if made.other_versions:
         others = plural(made.other_versions, "score")
@@ -219,8 +222,10 @@ def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
         first = _time(_moment(explanation.move.first_seen))
         yield f"  first candidate: {explanation.move.text}, first seen {first}, in nearly all of the traffic since"
     elif not explanation.drops:
-        is_real = abs(explanation.change) > SURE * explanation.error
+        is_real = abs(explanation.change) > SURE * explanation.error + _ROUNDING
         chance = f"the change itself is within {SURE:g} standard errors, so it may be chance"
+        if explanation.error < _ROUNDING:
+            chance = "all scores are equal, before and now"
         judge = " or of the judge; if it is known whether the judge has changed, the alert says so" * made.has_judge
         yield f"  no part fell more than the rest: {f'the change is of all traffic{judge}' if is_real else chance}"
         yield f"  {explanation.none_named}"

@@ -10,7 +10,7 @@ import pytest
 
 from collector.statistics.audited_sums import PRODUCTS, AuditedSums
 from collector.statistics.bounded_sums import VARIANCE_FLOOR
-from collector.statistics.intervals import mean_interval, mean_text
+from collector.statistics.intervals import change_half, mean_interval, mean_text
 
 SCORES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "nine of ten pass": lambda rng, number: (rng.random(number) < 0.9).astype(float),
@@ -85,3 +85,10 @@ def test_a_mean_by_thirty_to_forty_five_audits_is_covered(rate: float, agree: fl
             shown, hits = shown + 1, hits + (low <= rate <= high)
             assert 0.0 <= low <= high <= 1.0
     assert hits / shown > 0.93
+
+
+def test_a_change_has_the_errors_of_both_means_and_one_of_equal_scores_is_not_exact() -> None:
+    assert change_half((0.5, 0.003, 1e4), (0.6, 0.004, 1e4)) == pytest.approx(1.96 * 0.005, rel=0.02)
+    one = mean_interval(0.0, 0.0, 400)[1]
+    assert change_half((0.0, 0.0, 400), (0.0, 0.0, 400)) == pytest.approx(one)
+    assert change_half((0.0, 0.0, 400), (1.0, 0.0, 400)) == pytest.approx(2**0.5 * one)
