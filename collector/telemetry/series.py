@@ -323,8 +323,8 @@ OPEN_CONVERSATIONS = gauge("evalstream_open_conversations")
 # --- evaluations: due = ended + in flight ---
 EVALUATIONS_DUE = counter("evalstream_evaluations_due_total", ("monitor", "evaluator", "origin"))
 """Evaluations that became due, by origin. matched: a turn came, sampled or not, or a sampled conversation closed.
-resumed: another process, or this one before its configuration changed, left it unfinished. retried: replaces a failure
-or a skip (*Make it again*, or `rejudge`). backfilled: others by `rejudge`."""
+resumed: another process, or this one before its configuration changed, left it unfinished. retried: a replacement of a
+failure or skip, by *Make it again* or `rejudge`. backfilled: others by `rejudge`."""
 EVALUATIONS_STARTED = counter("evalstream_evaluations_started_total", ("monitor", "evaluator"))
 """Evaluations that went to their judge's queue: without those sampled out, duplicate, or requested by `rejudge`.
 Resumed ones count again."""

@@ -271,7 +271,7 @@ async def test_a_deleted_turn_is_a_hole(world: World) -> None:
     assert result.exit_code == 1
     assert "turns[0]: 1 record (offsets 4 to 4) is gone from the middle of the log" in result.output
     assert (
-        "brief of all: 11 = 11 scored; 1 more of deleted or copied turns, or by an earlier configuration\n"
+        "brief of all: 11 = 11 scored; 1 more evaluation of deleted or copied turns, or by an earlier configuration\n"
         in result.output
     )
 

@@ -1277,6 +1277,8 @@ async def test_a_machine_that_the_changed_file_has_not_reached_turns_nobody_back
             assert "has configuration 1 (of " in caplog.messages[-1], "the reason, as in /readyz"
             assert "others have replaced by configuration 2 (of " in caplog.messages[-1]
             assert "; to make all go back to configuration 1, send SIGHUP to this process; else" in caplog.messages[-1]
+            keep = f"`evalstream check -c {file.path} --diff` lists the differences"
+            assert keep in caplog.messages[-1], "no other process may have the newest file any more"
             preview = await compared(file)
             assert "\nat present configuration refused since " in preview
             assert "seconds after the file is saved" not in preview, "it is this process's file, which it refuses"
@@ -1640,8 +1642,8 @@ async def test_a_restart_with_other_settings_of_a_start_shows_in_the_number(
         assert "configuration 2 (of " in caplog.text
         assert "has another assemble.idle_timeout, which only a start reads; to take configuration 2, " in caplog.text
         assert (
-            "; to keep configuration 1, write its file to a process that evaluates by it; send that one SIGHUP"
-            in caplog.text
+            "; to keep configuration 1, write the file of configuration 1 to a process that evaluates by configuration 1, "
+            "and send that process SIGHUP" in caplog.text
         )
     async with running(load(file.path), {"evaluate"}, path=file.path) as service:
         await service.reload.look()

@@ -154,7 +154,7 @@ def _balance(balance: Balance, others: str) -> str:
     notes = (
         (balance.retried, "made again after a failure or skip"),
         (more, f"more of the same subjects {_OTHER}"),
-        (balance.others, f"more {others}"),
+        (balance.others, f"more evaluation{'s' * (balance.others != 1)} {others}"),
         (balance.later, "made after the audit began"),
         (balance.sampled_out, "more sampled out, so never made (evalstream_evaluations_due_total counts them)"),
     )

@@ -130,7 +130,8 @@ class Reload:
         if (old := self.history.earlier(config)) is not None:
             has, take = self.history.replaced(old), going_back_to(old.number)
         way = "send SIGHUP to this process" if self.evaluates else "write it to a process that evaluates"
-        return f"{self.path} has {has}; to make all {take} {way}; else write the other processes' file here"
+        keep = f"make this file the same as what runs: `evalstream check -c {self.path} --diff` lists the differences"
+        return f"{self.path} has {has}; to make all {take} {way}; else {keep}"
 
     async def _succeeds(self, attempt: Awaitable[None], *, again: bool) -> bool:
         """Whether an attempt ends without a refusal. `again`: it is a repetition for which nobody asked."""
@@ -199,12 +200,17 @@ class Reload:
         """
         if keys := start_changes(newest.values, self._running):
             own, number = self.history.number, newest.number
-            keep = f"keep configuration {own}, write its file to a process that evaluates by it; send that one SIGHUP"
+            keep = (
+                f"to keep configuration {own}, write the file of configuration {own} to a process that evaluates by "
+                f"configuration {own}, and send that process SIGHUP"
+            )
             if own == UNNUMBERED:  # in a roll-out, its file is the newer one
-                keep = "replace it by this process's file, restart a process that evaluates with that file"
+                way = "by this process's file, restart a process that evaluates with that file"
+                keep = f"to replace configuration {number} {way}"
             raise ConfigError(
                 f"{self.history.describe(number)} has another {_named(keys)}, which only a start reads; to take "
-                f"configuration {number}, write its file everywhere and restart; to {keep}"
+                f"configuration {number}, write the file of configuration {number} to all machines and restart all "
+                f"processes; {keep}"
             )
         with _refused_by_a_fault():
             config = with_live_values(self._running, newest.values, f"configuration {newest.number}")
