@@ -83,7 +83,7 @@ ESTIMATOR_WY = counter("evalstream_estimator_wy_total", _EVALUATION)
 """Sum of w times score; divided by the sum of w it is the unbiased mean score."""
 ESTIMATOR_W2 = counter("evalstream_estimator_w2_total", _EVALUATION)
 """Sum over conversations of (Σ w)², for the standard error; products of weights h hours apart count e^(-h/12) times.
-Without `alerts.by_segment`, these are whole conversations, and a segment has what its scores add."""
+Without `alerts.by_segment`, a segment's sum includes products with weights of the conversation in other segments."""
 ESTIMATOR_W2Y = counter("evalstream_estimator_w2y_total", _EVALUATION)
 """Sum over conversations of (Σ w)(Σ w·score)."""
 ESTIMATOR_W2Y2 = counter("evalstream_estimator_w2y2_total", _EVALUATION)
