@@ -253,9 +253,33 @@ def test_what_no_pod_would_have_is_noted(tmp_path: Path):
         "No pod of this release reads the topics of config.receive.kafka: stages.receive.enabled is false.",
         "config has ${env:OPENAI_API_KEY}, which neither secretEnv nor env sets: without it no pod starts.",
         "config has ${env:URL}, which neither secretEnv nor env sets: without it no pod starts.",
-        "config has /run/secrets/kafka2/password, which is on no volume of extraVolumeMounts: without it no pod starts.",
+        "config has /run/secrets/kafka2/password, which is on no volume of extraVolumeMounts: unless the image or the cluster provides it, no pod starts.",
     ]
     assert not [line for line in _notes(tmp_path, {}) if line.startswith(("config has", "No pod"))]
+
+
+def test_a_file_on_no_mount_is_noted_for_every_key_of_files(tmp_path: Path):
+    """Only paths below /run/secrets were noted: a certificate at /etc/kafka was not."""
+    config = {
+        "golden": {"path": "/golden/cases.jsonl"},
+        "judges": {"main": {"model": "m", "api_key_file": "/keys/judge", "tls": {"ca": "/etc/judge/ca.pem"}}},
+        "log": {
+            "kafka": {
+                "security": {
+                    "protocol": "SSL",
+                    "ca": "/etc/kafka/ca.pem",
+                    "certificate": "/mounted/me.pem",
+                    "key": "/mounted/me.key",
+                }
+            }
+        },
+        "plugins": "/plugins",
+    }
+    mount = "extraVolumeMounts[0].mountPath=/mounted,extraVolumeMounts[0].name=kafka"
+    noted = [line.split()[2] for line in _notes(tmp_path, config, "--set", mount) if "extraVolumeMounts" in line]
+    assert sorted(noted) == [
+        "/etc/judge/ca.pem,", "/etc/kafka/ca.pem,", "/golden/cases.jsonl,", "/keys/judge,", "/plugins,",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
