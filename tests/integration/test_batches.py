@@ -143,7 +143,7 @@ def hash_of(body: dict[str, Any]) -> int:
 async def test_what_never_comes_fails_after_two_batches(tmp_path: Path, outcome: str) -> None:
     async with batch_server(outcome=lambda _body, _batch: outcome) as server:
         prepare(tmp_path, server.base_url, 4)
-        assert await scored(tmp_path) == 0
+        assert await scored(tmp_path) == 1
         assert outcomes(tmp_path) == ["failed"] * 3 + ["scored"]
         assert set(server.submitted.values()) == {2}
         assert not journal(tmp_path).exists(), "the next run asks anew"
@@ -187,7 +187,7 @@ async def test_a_refused_request_fails_alone(tmp_path: Path) -> None:
 
     async with batch_server(outcome=one) as server:
         prepare(tmp_path, server.base_url, 10, turns=lambda n: f"number {n}")
-        assert await scored(tmp_path) == 0
+        assert await scored(tmp_path) == 1
         assert outcomes(tmp_path) == ["failed"] + ["scored"] * 9
         [failed] = [each for each in evaluations(tmp_path) if each["outcome"] == "failed"]
         assert (failed["subject"]["turn_id"], failed["error"]["type"]) == ("t7", "judge_rejected")
@@ -252,7 +252,7 @@ async def test_a_first_request_that_is_refused_for_itself_holds_up_nobody(tmp_pa
 
     async with batch_server(at_once_refusal=refusal) as server:
         prepare(tmp_path, server.base_url, 10, turns=lambda n: f"number {n}")
-        assert await scored(tmp_path) == 0
+        assert await scored(tmp_path) == 1
         assert outcomes(tmp_path) == ["failed"] + ["scored"] * 9
         assert len(server.batches) == 1
 

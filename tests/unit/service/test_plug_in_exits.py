@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -79,6 +79,15 @@ def test_a_task_that_exits_while_the_work_ends_does_not_replace_its_result() -> 
     assert isinstance(left[0].exception(), SystemExit)
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Python's own handler of the signal, which another test of this process may have replaced."""
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, earlier)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_error_and_ctrl_c_end_the_work_as_with_asyncio_run() -> None:
     cleaned: list[str] = []
 
