@@ -18,8 +18,8 @@ bound follows from the last 1,000 conversations of the same series:
   conversations have followed. A new level is a sixteenth of the largest weight that the rate has given to the last 20
   scores; it stays until it is too low, or more than twice too high. The weight of a boosted score is multiplied by 4
   there, the largest boost: all of the 20 may be boosted, and the next score without a boost would lose a part of its
-  weight. The mean is at its target at all times or not, so a divisor that depends on earlier scores only, and is the
-  same for all scores of a time, changes no guarantee.
+  weight. The detector's guarantee is for traffic whose expected score is at its target at every time. A divisor that
+  depends on earlier scores only, and is the same for all scores of a time, keeps this guarantee.
 
 Until 20 conversations are known, a score weighs at most 20 times the weight that evalstream's own sampling gives it,
 and the scale is four times the largest weight so far. Each process bounds weights for itself; a restart begins again.
